@@ -1,0 +1,390 @@
+"""The PCBF critic: its loss (alg:pcbf-train) and what its return distribution tells."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, final
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from pcbf_core.config import check_choice, check_range
+from pcbf_core.flow import SOLVERS, Solver, Velocity, flow_map, flow_trajectory
+from pcbf_core.learner import LearnerState, gradient_step, held_then_decayed
+from pcbf_core.networks import ACTIVATIONS, StateEmbedding, VelocityField, ensemble_velocity, init_ensemble
+from pcbf_core.paths import current_point, successor_point
+from pcbf_core.targets import optimal_control_weight, velocity_target
+from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
+
+ControlWeight = float | Literal["optimal"] | Callable[[Array], Array]
+Aggregation = Literal["mean", "min"]
+AGGREGATIONS: dict[str, Callable[..., Array]] = {"mean": jnp.mean, "min": jnp.min}
+
+
+@dataclass(frozen=True)
+class FlowCriticConfig:
+    """Settings shared by critics whose return law is a flow; defaults from tab:hyperparameters.
+
+    Attributes:
+      discount: γ.
+      hidden_sizes, activation, layer_norm: the velocity MLP.
+      state_features: size of the embedding of discrete states.
+      num_critics: ensemble members, all trained.
+      num_flow_steps: N of the successor's flow in the loss, and of read-outs unless told otherwise.
+      solver, time_power: how flows are integrated, see `flow_map`.
+      successor_aggregation: how members agree on X' and its velocity, under common noise.
+      return_aggregation: how members agree on a return when the law is read.
+      clip_returns: keep flows inside `TaskSpec.return_range` after every step.
+      stratified: draw the noises and flow times of a batch one per quantile stratum instead of
+        independently. Each keeps its law N(0, 1) or U[0, 1]; the batch covers it evenly.
+      learning_rate, polyak_rate: Adam and the slow copy.
+      decay_steps: if given, the learning rate is held for `hold_fraction` of so many steps, then decays
+        to zero on a cosine.
+    """
+
+    discount: float = 0.99
+    hidden_sizes: tuple[int, ...] = (512, 512, 512, 512)
+    activation: str = "gelu"
+    layer_norm: bool = True
+    state_features: int = 16
+    num_critics: int = 2
+    num_flow_steps: int = 10
+    solver: Solver = "euler"
+    time_power: float = 1.0
+    successor_aggregation: Aggregation = "mean"
+    return_aggregation: Aggregation = "mean"
+    clip_returns: bool = False
+    stratified: bool = False
+    learning_rate: float = 3e-4
+    polyak_rate: float = 0.005
+    decay_steps: int | None = None
+    hold_fraction: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_range("discount", self.discount, above=0, at_most=1)
+        check_range("num_critics", self.num_critics, at_least=1)
+        check_range("num_flow_steps", self.num_flow_steps, at_least=1)
+        check_range("time_power", self.time_power, above=0)
+        check_range("learning_rate", self.learning_rate, above=0)
+        check_range("polyak_rate", self.polyak_rate, above=0, at_most=1)
+        check_range("hold_fraction", self.hold_fraction, at_least=0, at_most=1)
+        check_choice("solver", self.solver, SOLVERS)
+        check_choice("activation", self.activation, ACTIVATIONS)
+        check_choice("successor_aggregation", self.successor_aggregation, AGGREGATIONS)
+        check_choice("return_aggregation", self.return_aggregation, AGGREGATIONS)
+        if not self.hidden_sizes or min(self.hidden_sizes) < 1:
+            raise ValueError(f"`hidden_sizes={self.hidden_sizes}` is no network; pass positive widths, e.g. (64, 64).")
+
+
+@dataclass(frozen=True)
+class PCBFCriticConfig(FlowCriticConfig):
+    """Settings of the PCBF critic.
+
+    Attributes:
+      control_weight: λ of eq:lambda_target: a constant, "optimal" for λ*(t) = γ(1-t) + ρt, or any
+        function of flow time.
+      shared_noise: True drives successor and current path by one noise (ρ = 1); False is the ablation
+        with independent noises (ρ = 0).
+    """
+
+    control_weight: ControlWeight = 0.0
+    shared_noise: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.control_weight, str):
+            check_choice("control_weight", self.control_weight, ["optimal"])
+        elif not callable(self.control_weight):
+            check_range("control_weight", self.control_weight, at_least=0, at_most=1)
+
+
+def path_coupled_pair(
+    target_velocity: Velocity,
+    *,
+    noise: Array,
+    successor_noise: Array,
+    successor_return: Array,
+    flow_time: Array,
+    reward: Array,
+    terminal: Array,
+    discount: float,
+    control_weight: Array,
+) -> tuple[Array, Array]:
+    """Input and regression target (Z^s_t, u^λ_t) of one transition, as in the loop of alg:pcbf-train.
+
+    `target_velocity(t, z)` is v_{θ⁻}(t, z | s', a'); terminal transitions get γ̃ = λ̃ = 0.
+    """
+    effective_discount = discount * (1 - terminal)
+    effective_control_weight = control_weight * (1 - terminal)
+    successor = successor_point(noise=successor_noise, successor_return=successor_return, flow_time=flow_time)
+    point = current_point(
+        noise=noise,
+        successor_return=successor_return,
+        reward=reward,
+        flow_time=flow_time,
+        effective_discount=effective_discount,
+    )
+    target = velocity_target(
+        noise=noise,
+        successor_return=successor_return,
+        reward=reward,
+        successor_velocity=target_velocity(flow_time, successor),
+        effective_discount=effective_discount,
+        effective_control_weight=effective_control_weight,
+        successor_noise=successor_noise,
+    )
+    return point, target
+
+
+def noise_and_time(key: Array, shape: tuple[int, ...], *, stratified: bool = False) -> tuple[Array, Array]:
+    """X_0 ~ N(0, 1) and t ~ U[0, 1] for every element of a batch.
+
+    Stratified draws are a lattice with a random shift: each element has the exact law, the batch
+    covers the plane of (noise, time) evenly.
+    """
+    noise_key, time_key = jax.random.split(key)
+    if not stratified:
+        return jax.random.normal(noise_key, shape), jax.random.uniform(time_key, shape)
+    size = math.prod(shape)
+    index = jnp.arange(size, dtype=jnp.float32)
+    golden = (math.sqrt(5) - 1) / 2
+    flow_time = (index / size + jax.random.uniform(time_key)) % 1
+    level = (index * golden + jax.random.uniform(noise_key)) % 1
+    return noise_at_levels(level).reshape(shape), flow_time.reshape(shape)
+
+
+def noise_at_levels(levels: Array) -> Array:
+    """Standard normal quantiles, kept finite at levels 0 and 1."""
+    return jax.scipy.special.ndtri(jnp.clip(levels, 1e-6, 1 - 1e-6))
+
+
+def even_levels(num_samples: int) -> Array:
+    """Middles of `num_samples` equal parts of [0, 1]."""
+    return (jnp.arange(num_samples) + 0.5) / num_samples
+
+
+@dataclass(frozen=True)
+class FlowCritic:
+    """A return distribution given by a flow; subclasses say how the velocity field is trained.
+
+    Read-outs take observations and actions with any leading batch axes and put samples, levels or
+    values on a last axis. They read the online parameters and average (`return_aggregation`) the
+    members' returns under common noise. In one dimension the flow map keeps the order of its
+    inputs, so quantiles, tail means and densities come straight from quantiles of the noise.
+    """
+
+    config: FlowCriticConfig
+    spec: TaskSpec
+
+    def __post_init__(self) -> None:
+        if self.config.clip_returns and self.spec.return_range is None:
+            raise ValueError("`clip_returns=True` needs `TaskSpec.return_range`; set it, or turn clipping off.")
+
+    @abstractmethod
+    def loss(
+        self, params: PyTree, target_params: PyTree, batch: Transition, key: Array, coefficients: Mapping[str, Array]
+    ) -> tuple[Array, Metrics]:
+        """Training loss of the velocity field and what to log."""
+
+    @property
+    @abstractmethod
+    def coefficients(self) -> dict[str, float]:
+        """Scalars of the loss that a sweep may vary without compiling again."""
+
+    @property
+    def network(self) -> VelocityField:
+        config, spec = self.config, self.spec
+        if spec.num_states is None:
+            encoder, features = None, math.prod(spec.observation_shape)
+        else:
+            encoder, features = StateEmbedding(spec.num_states, config.state_features), config.state_features
+        return VelocityField(
+            context_dim=features + spec.action_dim,
+            hidden_sizes=config.hidden_sizes,
+            layer_norm=config.layer_norm,
+            activation=config.activation,
+            encoder=encoder,
+        )
+
+    @property
+    def optimizer(self) -> optax.GradientTransformation:
+        config = self.config
+        schedule = held_then_decayed(
+            config.learning_rate, num_steps=config.decay_steps, hold_fraction=config.hold_fraction
+        )
+        return optax.adam(schedule)
+
+    def init(self, key: Array) -> LearnerState:
+        dtype = jnp.float32 if self.spec.num_states is None else jnp.int32
+        observation, action = jnp.zeros(self.spec.observation_shape, dtype), jnp.zeros(self.spec.action_dim)
+        params = {
+            "critic": init_ensemble(
+                self.network, key, self.config.num_critics, observation, action, method="everything"
+            )
+        }
+        coefficients = {name: jnp.asarray(value, jnp.float32) for name, value in self.coefficients.items()}
+        return LearnerState(params, jax.tree.map(jnp.copy, params), self.optimizer.init(params), coefficients)
+
+    def update(self, state: LearnerState, batch: Transition, key: Array) -> tuple[LearnerState, Metrics]:
+        """One step of alg:pcbf-train: gradient, Adam, then the slow copy."""
+        return gradient_step(
+            lambda params: self.loss(params["critic"], state.target_params["critic"], batch, key, state.coefficients),
+            self.optimizer,
+            state,
+            polyak_rate=self.config.polyak_rate,
+        )
+
+    def flow_options(self) -> dict[str, Any]:
+        clip_range = self.spec.return_range if self.config.clip_returns else None
+        return {"solver": self.config.solver, "time_power": self.config.time_power, "clip_range": clip_range}
+
+    def ensemble(self, params: PyTree, observation: Array, action: Array, *, sample_axes: int = 0) -> Velocity:
+        return ensemble_velocity(self.network, params, observation, action, sample_axes=sample_axes)
+
+    def member_returns(
+        self, params: PyTree, observation: Array, action: Array, noise: Array, num_flow_steps: int | None = None
+    ) -> Array:
+        """Terminal returns of every member, (members, *batch, samples), from noise (*batch, samples)."""
+        velocity = self.ensemble(params, observation, action, sample_axes=1)
+        batch = jnp.shape(action)[:-1]
+        start = jnp.broadcast_to(noise, (self.config.num_critics, *batch, noise.shape[-1]))
+        return flow_map(velocity, start, num_flow_steps or self.config.num_flow_steps, **self.flow_options())
+
+    def returns_at(
+        self, state: LearnerState, observation: Array, action: Array, noise: Array, num_flow_steps: int | None = None
+    ) -> Array:
+        """Terminal returns ψ¹(x_0 | s, a), (*batch, samples), for noise (samples,) or (*batch, samples)."""
+        members = self.member_returns(state.params["critic"], observation, action, noise, num_flow_steps)
+        return AGGREGATIONS[self.config.return_aggregation](members, axis=0)
+
+    def sample_returns(
+        self, state: LearnerState, observation: Array, action: Array, key: Array, num_samples: int
+    ) -> Array:
+        """Independent samples of the return, (*batch, samples)."""
+        noise = jax.random.normal(key, (*jnp.shape(action)[:-1], num_samples))
+        return self.returns_at(state, observation, action, noise)
+
+    def mean_return(self, state: LearnerState, observation: Array, action: Array, key: Array, num_samples: int) -> Array:
+        """Q̂ = (1/M) ∑ ψ¹(X_{0,m} | s, a) with the M noises common to the whole batch (eq:qhat-mean)."""
+        noise = jax.random.normal(key, (num_samples,))
+        return self.returns_at(state, observation, action, noise).mean(axis=-1)
+
+    def quantiles(
+        self, state: LearnerState, observation: Array, action: Array, levels: Array, num_flow_steps: int | None = None
+    ) -> Array:
+        """Return quantiles at `levels` in (0, 1), (*batch, levels)."""
+        returns = self.returns_at(state, observation, action, noise_at_levels(jnp.asarray(levels)), num_flow_steps)
+        return jnp.sort(returns, axis=-1)
+
+    def cdf(
+        self, state: LearnerState, observation: Array, action: Array, values: Array, num_samples: int = 1024
+    ) -> Array:
+        """P(Z ≤ value), (*batch, values), to a resolution of 1 / num_samples."""
+        returns = self.quantiles(state, observation, action, even_levels(num_samples))
+        return (returns[..., None, :] <= jnp.asarray(values)[:, None]).mean(axis=-1)
+
+    def cvar(
+        self, state: LearnerState, observation: Array, action: Array, level: float, num_samples: int = 256
+    ) -> Array:
+        """Mean of the worst `level` share of returns, CVaR_α(Z), (*batch,); level 1 is the mean."""
+        check_range("level", level, above=0, at_most=1)
+        noise = noise_at_levels(level * even_levels(num_samples))
+        return self.returns_at(state, observation, action, noise).mean(axis=-1)
+
+    def density(
+        self,
+        state: LearnerState,
+        observation: Array,
+        action: Array,
+        values: Array,
+        num_flow_steps: int = 100,
+        num_points: int = 2001,
+    ) -> Array:
+        """Density of the return at `values`, (*batch, values), by p(ψ(x_0)) = φ(x_0) / ψ'(x_0).
+
+        ψ' comes from differentiating the flow along the way; values between the images of
+        `num_points` noises are interpolated.
+        """
+        noise = jnp.linspace(-5.0, 5.0, num_points)
+        returns, slope = jax.jvp(
+            lambda x: self.returns_at(state, observation, action, x, num_flow_steps),
+            (noise,),
+            (jnp.ones_like(noise),),
+        )
+        density = jax.scipy.stats.norm.pdf(noise) / jnp.maximum(slope, 1e-9)
+        interpolate = partial(jnp.interp, jnp.asarray(values), left=0.0, right=0.0)
+        return jnp.vectorize(interpolate, signature="(n),(n)->(m)")(jax.lax.cummax(returns, returns.ndim - 1), density)
+
+    def trajectories(
+        self, state: LearnerState, observation: Array, action: Array, noise: Array, num_flow_steps: int
+    ) -> Array:
+        """Paths of the particles `noise` (samples,), as (steps + 1, *batch, samples), members averaged."""
+        velocity = self.ensemble(state.params["critic"], observation, action, sample_axes=1)
+        batch = jnp.shape(action)[:-1]
+        start = jnp.broadcast_to(noise, (self.config.num_critics, *batch, noise.shape[-1]))
+        paths = flow_trajectory(velocity, start, num_flow_steps, **self.flow_options())
+        return AGGREGATIONS[self.config.return_aggregation](paths, axis=1)
+
+
+@final
+@dataclass(frozen=True)
+class PCBFCritic(FlowCritic):
+    """Path-coupled Bellman flow critic (alg:pcbf-train)."""
+
+    config: PCBFCriticConfig
+    spec: TaskSpec
+
+    @property
+    def coefficients(self) -> dict[str, float]:
+        weight = self.config.control_weight
+        return {} if isinstance(weight, str) or callable(weight) else {"control_weight": weight}
+
+    def control_weight(self, flow_time: Array, coefficients: Mapping[str, Array]) -> Array:
+        """λ at a flow time: the constant, λ*(t), or the caller's own function."""
+        weight = self.config.control_weight
+        if callable(weight):
+            return weight(flow_time)
+        if weight == "optimal":
+            correlation = 1.0 if self.config.shared_noise else 0.0
+            return optimal_control_weight(flow_time, discount=self.config.discount, noise_correlation=correlation)
+        return coefficients["control_weight"]
+
+    def loss(
+        self, params: PyTree, target_params: PyTree, batch: Transition, key: Array, coefficients: Mapping[str, Array]
+    ) -> tuple[Array, Metrics]:
+        """Mean over members and batch of |v_θ(t, Z^s_t | s, a) - sg(u^λ_t)|² (alg:pcbf-train)."""
+        if batch.next_action is None:
+            raise ValueError("`Transition.next_action` is missing: the critic needs a' ~ π(·|s'); fill it in the batch.")
+        config = self.config
+        draw_key, successor_key = jax.random.split(key)
+        noise, flow_time = noise_and_time(draw_key, batch.reward.shape, stratified=config.stratified)
+        if config.shared_noise:
+            successor_noise = noise
+        else:
+            successor_noise, _ = noise_and_time(successor_key, batch.reward.shape, stratified=config.stratified)
+
+        aggregate = partial(AGGREGATIONS[config.successor_aggregation], axis=0)
+        members = self.ensemble(target_params, batch.next_observation, batch.next_action)
+        start = jnp.broadcast_to(successor_noise, (config.num_critics, *noise.shape))
+        successor_return = aggregate(flow_map(members, start, config.num_flow_steps, **self.flow_options()))
+        point, target = path_coupled_pair(
+            lambda t, z: aggregate(members(t[None], jnp.broadcast_to(z, start.shape))),
+            noise=noise,
+            successor_noise=successor_noise,
+            successor_return=successor_return,
+            flow_time=flow_time,
+            reward=batch.reward,
+            terminal=batch.terminal,
+            discount=config.discount,
+            control_weight=self.control_weight(flow_time, coefficients),
+        )
+        online = self.ensemble(params, batch.observation, batch.action)
+        prediction = online(flow_time[None], jnp.broadcast_to(point, start.shape))
+        loss = jnp.mean((prediction - jax.lax.stop_gradient(target)) ** 2)
+        return loss, {"critic_loss": loss}

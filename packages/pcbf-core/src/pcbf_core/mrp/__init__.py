@@ -1,0 +1,20 @@
+"""Markov reward processes with exact return laws."""
+
+from pcbf_core.mrp.base import MarkovRewardProcess
+from pcbf_core.mrp.bernoulli import Bernoulli
+from pcbf_core.mrp.chain import MonteCarloChain
+from pcbf_core.mrp.laws import DiscreteLaw, ReturnLaw, UniformLaw
+from pcbf_core.mrp.solitaire import SolitaireDice
+
+MRPS: dict[str, MarkovRewardProcess] = {process.name: process for process in (SolitaireDice(), Bernoulli(), MonteCarloChain())}
+
+__all__ = [
+    "MRPS",
+    "Bernoulli",
+    "DiscreteLaw",
+    "MarkovRewardProcess",
+    "MonteCarloChain",
+    "ReturnLaw",
+    "SolitaireDice",
+    "UniformLaw",
+]

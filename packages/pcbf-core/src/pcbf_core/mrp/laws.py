@@ -1,0 +1,114 @@
+"""Exact return laws: moments, distribution function, quantiles and Wasserstein-1 distance to samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+Values = NDArray[np.float64]
+
+
+class ReturnLaw(Protocol):
+    """A probability law on the line that is known exactly, or up to `truncation_error` in W1."""
+
+    truncation_error: float
+
+    @property
+    def mean(self) -> float: ...
+
+    @property
+    def std(self) -> float: ...
+
+    def cdf(self, values: ArrayLike) -> Values: ...
+
+    def quantile(self, levels: ArrayLike) -> Values: ...
+
+    def wasserstein1(self, samples: ArrayLike) -> float:
+        """W1 between this law and the empirical law of `samples`, without sampling error of this law."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class DiscreteLaw:
+    """Atoms with weights; `truncation_error` bounds the W1 distance to the law it stands for."""
+
+    atoms: Values
+    weights: Values
+    truncation_error: float = 0.0
+
+    def __post_init__(self) -> None:
+        if abs(self.weights.sum() - 1) > 1e-9 or (self.weights < 0).any():
+            raise ValueError(f"`weights` must be nonnegative and sum to 1, got sum {self.weights.sum()!r}.")
+        if (np.diff(self.atoms) <= 0).any():
+            raise ValueError("`atoms` must increase strictly; merge equal values and sort them.")
+
+    @property
+    def mean(self) -> float:
+        return float(self.weights @ self.atoms)
+
+    @property
+    def std(self) -> float:
+        return float(np.sqrt(self.weights @ (self.atoms - self.mean) ** 2))
+
+    def cdf(self, values: ArrayLike) -> Values:
+        cumulative = np.concatenate([[0.0], np.cumsum(self.weights)])
+        return cumulative[np.searchsorted(self.atoms, values, side="right")]
+
+    def quantile(self, levels: ArrayLike) -> Values:
+        index = np.searchsorted(np.cumsum(self.weights), levels, side="left")
+        return self.atoms[np.minimum(index, len(self.atoms) - 1)]
+
+    def wasserstein1(self, samples: ArrayLike) -> float:
+        return float(stats.wasserstein_distance(samples, self.atoms, v_weights=self.weights))
+
+
+def reward_count_law(probabilities: Values, *, discount: float) -> DiscreteLaw:
+    """Law of 1 + γ + … + γ^(K-1) = (1-γ^K)/(1-γ) when P(K = k) is `probabilities[k]`.
+
+    The mass that `probabilities` leaves out belongs to larger K and is put on the last atom.
+    """
+    counts = np.arange(len(probabilities))
+    atoms = (1 - discount**counts) / (1 - discount)
+    beyond = max(1 - probabilities.sum(), 0.0)
+    weights = probabilities / (probabilities.sum() + beyond)
+    weights[-1] += beyond
+    distinct = np.concatenate([[True], np.diff(atoms) > 0])  # far atoms meet in floating point
+    weights = np.bincount(np.cumsum(distinct) - 1, weights)
+    return DiscreteLaw(atoms[distinct], weights, truncation_error=float(beyond * (1 / (1 - discount) - atoms[-1])))
+
+
+@dataclass(frozen=True)
+class UniformLaw:
+    """Uniform on [low, high]."""
+
+    low: float
+    high: float
+    truncation_error: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        return (self.low + self.high) / 2
+
+    @property
+    def std(self) -> float:
+        return (self.high - self.low) / np.sqrt(12)
+
+    def cdf(self, values: ArrayLike) -> Values:
+        return np.clip((np.asarray(values, float) - self.low) / (self.high - self.low), 0, 1)
+
+    def quantile(self, levels: ArrayLike) -> Values:
+        return self.low + (self.high - self.low) * np.asarray(levels, float)
+
+    def wasserstein1(self, samples: ArrayLike) -> float:
+        """∑_i ∫ |x_(i) - Q(u)| du over the i-th of n equal level intervals, each in closed form."""
+        ordered = np.sort(np.asarray(samples, float).ravel())
+        edges = self.quantile(np.linspace(0, 1, len(ordered) + 1))
+
+        def primitive(x: Values) -> Values:  # of |x - sample|
+            return 0.5 * (x - ordered) * np.abs(x - ordered)
+
+        return float((primitive(edges[1:]) - primitive(edges[:-1])).sum() / (self.high - self.low))

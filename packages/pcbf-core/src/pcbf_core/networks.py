@@ -1,0 +1,128 @@
+"""Networks: the MLP of tab:hyperparameters and velocity fields built on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import Array
+
+from pcbf_core.flow import Velocity
+from pcbf_core.types import PyTree
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"gelu": nn.gelu, "relu": nn.relu, "silu": nn.silu, "tanh": nn.tanh}
+glorot_uniform = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform")
+
+
+class HiddenUnit(nn.Module):
+    """Activation, then LayerNorm if asked."""
+
+    activation: str = "gelu"
+    layer_norm: bool = True
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        x = ACTIVATIONS[self.activation](x)
+        return nn.LayerNorm()(x) if self.layer_norm else x
+
+
+class MLP(nn.Module):
+    """Dense, activation, LayerNorm (if asked) per hidden layer, then a linear output without either.
+
+    With `output_dim=None` the last hidden layer is the output.
+    """
+
+    hidden_sizes: Sequence[int]
+    output_dim: int | None
+    layer_norm: bool = True
+    activation: str = "gelu"
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        for size in self.hidden_sizes:
+            x = nn.Dense(size, kernel_init=glorot_uniform)(x)
+            x = HiddenUnit(self.activation, self.layer_norm)(x)
+        if self.output_dim is not None:
+            x = nn.Dense(self.output_dim, kernel_init=glorot_uniform)(x)
+        return x
+
+
+class StateEmbedding(nn.Module):
+    """Learned vector per discrete state."""
+
+    num_states: int
+    features: int = 16
+
+    @nn.compact
+    def __call__(self, state: Array) -> Array:
+        return nn.Embed(self.num_states, self.features)(state)
+
+
+class VelocityField(nn.Module):
+    """v(t, z | s, a): an MLP on [z, t, obs, action] with raw scalars z and t.
+
+    The first layer is linear in its input, so its product with (obs, action) stays the same along
+    a flow. `context` computes that product once; `__call__` adds the parts of z and t to it.
+    Parameters and result are those of the plain MLP on the concatenated input.
+
+    Args:
+      context_dim: number of observation features plus action coordinates.
+      encoder: turns an observation into features first (an embedding, a convolution network).
+    """
+
+    context_dim: int
+    hidden_sizes: Sequence[int]
+    layer_norm: bool = True
+    activation: str = "gelu"
+    encoder: nn.Module | None = None
+
+    def setup(self) -> None:
+        width = self.hidden_sizes[0]
+        self.kernel = self.param("kernel", glorot_uniform, (2 + self.context_dim, width))
+        self.bias = self.param("bias", nn.initializers.zeros, (width,))
+        self.unit = HiddenUnit(self.activation, self.layer_norm)
+        self.rest = MLP(self.hidden_sizes[1:], 1, layer_norm=self.layer_norm, activation=self.activation)
+
+    def context(self, observation: Array, action: Array) -> Array:
+        """First-layer product with observation features and action, shape (*batch, width)."""
+        features = observation if self.encoder is None else self.encoder(observation)
+        return jnp.concatenate([features, action], axis=-1) @ self.kernel[2:] + self.bias
+
+    def __call__(self, flow_time: Array, point: Array, context: Array) -> Array:
+        """Velocity at `point`; `flow_time` and `context[..., 0]` broadcast against it."""
+        time_part = jnp.asarray(flow_time)[..., None] * self.kernel[1]
+        hidden = point[..., None] * self.kernel[0] + (context + time_part)
+        return self.rest(self.unit(hidden))[..., 0]
+
+    def everything(self, observation: Array, action: Array) -> Array:
+        """Touches every parameter once, for `init`."""
+        context = self.context(observation, action)
+        return self(jnp.zeros(()), jnp.zeros(context.shape[:-1]), context)
+
+
+def init_ensemble(module: nn.Module, key: Array, size: int, *args: Array, method: str = "__call__") -> PyTree:
+    """Parameters of `size` members with independent initialisation, stacked on axis 0."""
+    return jax.vmap(lambda member_key: module.init(member_key, *args, method=method))(jax.random.split(key, size))
+
+
+def ensemble_velocity(
+    field: VelocityField, params: PyTree, observation: Array, action: Array, *, sample_axes: int = 0
+) -> Velocity:
+    """The members' velocities at (s, a) as one function on points of shape (members, *batch, *samples).
+
+    Args:
+      params: stacked parameters, members on axis 0.
+      sample_axes: how many axes the points have behind the batch axes of `observation`.
+    """
+    context = jax.vmap(lambda p: field.apply(p, observation, action, method="context"))(params)
+    context = jnp.expand_dims(context, tuple(range(-1 - sample_axes, -1)))
+
+    def velocity(flow_time: Array, point: Array) -> Array:
+        time_axis = 0 if jnp.ndim(flow_time) else None
+        if time_axis == 0:
+            flow_time = jnp.broadcast_to(flow_time, (point.shape[0], *flow_time.shape[1:]))
+        return jax.vmap(field.apply, in_axes=(0, time_axis, 0, 0))(params, flow_time, point, context)
+
+    return velocity

@@ -1,0 +1,58 @@
+"""The data that flows between environments, learners and records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flax import struct
+from jax import Array
+
+PyTree = Any
+Metrics = Mapping[str, Array]
+
+
+class Transition(struct.PyTreeNode):
+    """One transition (s, a, r, s', d), or a batch of them along leading axes.
+
+    `terminal` is the paper's d: 1 where the return ends with `reward`, 0 where the successor
+    counts. The end of a recorded trajectory alone is not terminal. `next_action` is the
+    successor action a'; learners that choose a' themselves leave it None.
+    """
+
+    observation: Array
+    action: Array
+    reward: Array
+    next_observation: Array
+    terminal: Array
+    next_action: Array | None = None
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """What a learner must know of a task before it sees data.
+
+    Args:
+      observation_shape: shape of one observation; `()` for an integer state index.
+      action_dim: number of action coordinates; 0 for a Markov reward process.
+      num_states: number of discrete states, or None for observations that are vectors or images.
+      return_range: bounds outside which no return can lie, or None where they are unknown.
+    """
+
+    observation_shape: tuple[int, ...]
+    action_dim: int
+    num_states: int | None = None
+    return_range: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.action_dim < 0:
+            raise ValueError(f"`action_dim={self.action_dim}` is negative; use 0 for a task without actions.")
+        if self.num_states is None and not self.observation_shape:
+            raise ValueError(
+                "`observation_shape=()` means integer states; pass `num_states`, or the shape of one observation."
+            )
+        if self.num_states is not None and self.num_states < 1:
+            raise ValueError(f"`num_states={self.num_states}` leaves no state; pass a positive count.")
+        if self.return_range is not None and not self.return_range[0] < self.return_range[1]:
+            raise ValueError(f"`return_range={self.return_range}` is empty; pass (low, high) with low < high.")
