@@ -38,11 +38,14 @@ class FlowCriticConfig:
       num_critics: ensemble members, all trained.
       num_flow_steps: N of the successor's flow in the loss, and of read-outs unless told otherwise.
       solver, time_power: how flows are integrated, see `flow_map`.
+      num_flow_times: flow times drawn per transition; they share its noise and successor return, so more
+        of them cost no further flow.
+      time_sampling_power: exponent p of the law t = 1 - U^p of flow times; 1 is uniform.
       successor_aggregation: how members agree on X' and its velocity, under common noise.
       return_aggregation: how members agree on a return when the law is read.
       clip_returns: keep flows inside `TaskSpec.return_range` after every step.
-      stratified: draw the noises and flow times of a batch one per quantile stratum instead of
-        independently. Each keeps its law N(0, 1) or U[0, 1]; the batch covers it evenly.
+      stratified: spread the noises and flow times of a batch evenly instead of drawing them independently;
+        each keeps its law.
       learning_rate, polyak_rate: Adam and the slow copy.
       decay_steps: if given, the learning rate is held for `hold_fraction` of so many steps, then decays
         to zero on a cosine.
@@ -57,6 +60,8 @@ class FlowCriticConfig:
     num_flow_steps: int = 10
     solver: Solver = "euler"
     time_power: float = 1.0
+    time_sampling_power: float = 1.0
+    num_flow_times: int = 1
     successor_aggregation: Aggregation = "mean"
     return_aggregation: Aggregation = "mean"
     clip_returns: bool = False
@@ -70,7 +75,9 @@ class FlowCriticConfig:
         check_range("discount", self.discount, above=0, at_most=1)
         check_range("num_critics", self.num_critics, at_least=1)
         check_range("num_flow_steps", self.num_flow_steps, at_least=1)
+        check_range("num_flow_times", self.num_flow_times, at_least=1)
         check_range("time_power", self.time_power, above=0)
+        check_range("time_sampling_power", self.time_sampling_power, above=0)
         check_range("learning_rate", self.learning_rate, above=0)
         check_range("polyak_rate", self.polyak_rate, above=0, at_most=1)
         check_range("hold_fraction", self.hold_fraction, at_least=0, at_most=1)
@@ -142,21 +149,25 @@ def path_coupled_pair(
     return point, target
 
 
-def noise_and_time(key: Array, shape: tuple[int, ...], *, stratified: bool = False) -> tuple[Array, Array]:
-    """X_0 ~ N(0, 1) and t ~ U[0, 1] for every element of a batch.
+def noise_and_times(
+    key: Array, batch_size: int, num_times: int = 1, *, stratified: bool = False, time_power: float = 1.0
+) -> tuple[Array, Array]:
+    """One X_0 ~ N(0, 1), (batch, 1), and `num_times` flow times, (batch, times), per transition.
 
-    Stratified draws are a lattice with a random shift: each element has the exact law, the batch
-    covers the plane of (noise, time) evenly.
+    The times are t = 1 - U^p with U ~ U[0, 1]; p = 1 is the paper's uniform law. Stratified draws are
+    a lattice with a random shift: each number keeps its law, together they cover the plane of noise
+    and time evenly.
     """
     noise_key, time_key = jax.random.split(key)
-    if not stratified:
-        return jax.random.normal(noise_key, shape), jax.random.uniform(time_key, shape)
-    size = math.prod(shape)
-    index = jnp.arange(size, dtype=jnp.float32)
-    golden = (math.sqrt(5) - 1) / 2
-    flow_time = (index / size + jax.random.uniform(time_key)) % 1
-    level = (index * golden + jax.random.uniform(noise_key)) % 1
-    return noise_at_levels(level).reshape(shape), flow_time.reshape(shape)
+    if stratified:
+        row, column = jnp.arange(batch_size)[:, None], jnp.arange(num_times)
+        golden = (math.sqrt(5) - 1) / 2
+        noise = noise_at_levels((row * golden + jax.random.uniform(noise_key)) % 1)
+        level = ((row + batch_size * column) / (batch_size * num_times) + jax.random.uniform(time_key)) % 1
+    else:
+        noise = jax.random.normal(noise_key, (batch_size, 1))
+        level = jax.random.uniform(time_key, (batch_size, num_times))
+    return noise, 1 - level**time_power
 
 
 def noise_at_levels(levels: Array) -> Array:
@@ -233,6 +244,8 @@ class FlowCritic:
 
     def update(self, state: LearnerState, batch: Transition, key: Array) -> tuple[LearnerState, Metrics]:
         """One step of alg:pcbf-train: gradient, Adam, then the slow copy."""
+        if batch.next_action is None:
+            raise ValueError("`Transition.next_action` is missing: the critic needs a' ~ π(·|s'); fill it in the batch.")
         return gradient_step(
             lambda params: self.loss(params["critic"], state.target_params["critic"], batch, key, state.coefficients),
             self.optimizer,
@@ -359,32 +372,36 @@ class PCBFCritic(FlowCritic):
         self, params: PyTree, target_params: PyTree, batch: Transition, key: Array, coefficients: Mapping[str, Array]
     ) -> tuple[Array, Metrics]:
         """Mean over members and batch of |v_θ(t, Z^s_t | s, a) - sg(u^λ_t)|² (alg:pcbf-train)."""
-        if batch.next_action is None:
-            raise ValueError("`Transition.next_action` is missing: the critic needs a' ~ π(·|s'); fill it in the batch.")
         config = self.config
+        draw = partial(
+            noise_and_times,
+            batch_size=batch.reward.shape[0],
+            num_times=config.num_flow_times,
+            stratified=config.stratified,
+            time_power=config.time_sampling_power,
+        )
         draw_key, successor_key = jax.random.split(key)
-        noise, flow_time = noise_and_time(draw_key, batch.reward.shape, stratified=config.stratified)
-        if config.shared_noise:
-            successor_noise = noise
-        else:
-            successor_noise, _ = noise_and_time(successor_key, batch.reward.shape, stratified=config.stratified)
+        noise, flow_time = draw(draw_key)
+        successor_noise = noise if config.shared_noise else draw(successor_key)[0]
 
         aggregate = partial(AGGREGATIONS[config.successor_aggregation], axis=0)
-        members = self.ensemble(target_params, batch.next_observation, batch.next_action)
+        members = (config.num_critics, *flow_time.shape)
+        successor = self.ensemble(target_params, batch.next_observation, batch.next_action, sample_axes=1)
         start = jnp.broadcast_to(successor_noise, (config.num_critics, *noise.shape))
-        successor_return = aggregate(flow_map(members, start, config.num_flow_steps, **self.flow_options()))
-        point, target = path_coupled_pair(
-            lambda t, z: aggregate(members(t[None], jnp.broadcast_to(z, start.shape))),
+        successor_return = aggregate(flow_map(successor, start, config.num_flow_steps, **self.flow_options()))
+        pair = path_coupled_pair(
+            lambda t, z: aggregate(successor(t[None], jnp.broadcast_to(z, members))),
             noise=noise,
             successor_noise=successor_noise,
             successor_return=successor_return,
             flow_time=flow_time,
-            reward=batch.reward,
-            terminal=batch.terminal,
+            reward=batch.reward[:, None],
+            terminal=batch.terminal[:, None],
             discount=config.discount,
             control_weight=self.control_weight(flow_time, coefficients),
         )
-        online = self.ensemble(params, batch.observation, batch.action)
-        prediction = online(flow_time[None], jnp.broadcast_to(point, start.shape))
-        loss = jnp.mean((prediction - jax.lax.stop_gradient(target)) ** 2)
+        point, target = jax.lax.stop_gradient(pair)
+        online = self.ensemble(params, batch.observation, batch.action, sample_axes=1)
+        prediction = online(flow_time[None], jnp.broadcast_to(point, members))
+        loss = jnp.mean((prediction - target) ** 2)
         return loss, {"critic_loss": loss}

@@ -57,7 +57,8 @@ class StateEmbedding(nn.Module):
 
     @nn.compact
     def __call__(self, state: Array) -> Array:
-        return nn.Embed(self.num_states, self.features)(state)
+        table = self.param("table", nn.initializers.normal(self.features**-0.5), (self.num_states, self.features))
+        return table[state]
 
 
 class VelocityField(nn.Module):
@@ -120,9 +121,8 @@ def ensemble_velocity(
     context = jnp.expand_dims(context, tuple(range(-1 - sample_axes, -1)))
 
     def velocity(flow_time: Array, point: Array) -> Array:
-        time_axis = 0 if jnp.ndim(flow_time) else None
-        if time_axis == 0:
-            flow_time = jnp.broadcast_to(flow_time, (point.shape[0], *flow_time.shape[1:]))
-        return jax.vmap(field.apply, in_axes=(0, time_axis, 0, 0))(params, flow_time, point, context)
+        members = (point.shape[0], *(1,) * (point.ndim - 1))
+        flow_time = jnp.broadcast_to(flow_time, jnp.broadcast_shapes(jnp.shape(flow_time), members))
+        return jax.vmap(field.apply)(params, flow_time, point, context)
 
     return velocity

@@ -33,7 +33,7 @@ class MarkovRewardProcess:
 
     @abstractmethod
     def step(self, key: Array, state: Array) -> tuple[Array, Array, Array]:
-        """Reward, next state and terminal flag (0. or 1.) of one transition from one live state."""
+        """Rewards, next states and terminal flags (0. or 1.) of transitions from an array of live states."""
 
     @abstractmethod
     def return_law(self, state: int) -> ReturnLaw:
@@ -50,11 +50,11 @@ class MarkovRewardProcess:
         only a method that looks at the velocity field of terminal states needs these.
         """
         state_key, absorb_key, which_key, step_key = jax.random.split(key, 4)
-        state = jax.random.choice(state_key, jnp.array(self.live_states), (batch_size,))
-        reward, next_state, terminal = jax.vmap(self.step)(jax.random.split(step_key, batch_size), state)
+        state = _pick(state_key, self.live_states, batch_size)
+        reward, next_state, terminal = self.step(step_key, state)
         if absorbing_fraction and self.absorbing_states:
             absorbed = jax.random.bernoulli(absorb_key, absorbing_fraction, (batch_size,))
-            rest = jax.random.choice(which_key, jnp.array(self.absorbing_states), (batch_size,))
+            rest = _pick(which_key, self.absorbing_states, batch_size)
             state, next_state = (jnp.where(absorbed, rest, x) for x in (state, next_state))
             reward, terminal = jnp.where(absorbed, 0.0, reward), jnp.where(absorbed, 1.0, terminal)
         nothing = jnp.zeros((batch_size, 0))
@@ -65,10 +65,16 @@ class MarkovRewardProcess:
 
         def one_step(carry: tuple[Array, Array, Array], step_key: Array) -> tuple[tuple[Array, Array, Array], None]:
             states, weight, total = carry
-            keys = jax.random.split(step_key, num_samples)
-            reward, next_state, terminal = jax.vmap(self.step)(keys, states)
+            reward, next_state, terminal = self.step(step_key, states)
             return (next_state, weight * self.discount * (1 - terminal), total + weight * reward), None
 
         start = (jnp.full(num_samples, state), jnp.ones(num_samples), jnp.zeros(num_samples))
         (_, _, total), _ = jax.lax.scan(one_step, start, jax.random.split(key, max_steps))
         return total
+
+
+def _pick(key: Array, states: tuple[int, ...], batch_size: int) -> Array:
+    """States drawn uniformly, without drawing where there is only one."""
+    if len(states) == 1:
+        return jnp.full(batch_size, states[0])
+    return jnp.array(states)[jax.random.randint(key, (batch_size,), 0, len(states))]

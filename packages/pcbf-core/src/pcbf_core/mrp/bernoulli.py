@@ -25,7 +25,7 @@ class Bernoulli(MarkovRewardProcess):
     discount: ClassVar[float] = 0.5
 
     def step(self, key: Array, state: Array) -> tuple[Array, Array, Array]:
-        return jax.random.bernoulli(key).astype(jnp.float32), state, jnp.zeros(())
+        return jax.random.bernoulli(key, 0.5, state.shape).astype(jnp.float32), state, jnp.zeros(state.shape)
 
     def return_law(self, state: int) -> UniformLaw:
         return UniformLaw(0.0, 2.0)

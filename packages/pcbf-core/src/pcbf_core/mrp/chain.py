@@ -58,7 +58,9 @@ class MonteCarloChain(MarkovRewardProcess):
 
     def step(self, key: Array, state: Array) -> tuple[Array, Array, Array]:
         moves = jnp.asarray(self.move_probabilities(), jnp.float32)
-        next_state = state - 1 + jax.random.choice(key, 3, p=moves[state])
+        left, stay, _ = jnp.moveaxis(moves[state], -1, 0)
+        level = jax.random.uniform(key, state.shape)
+        next_state = state - 1 + (level >= left) + (level >= left + stay)
         terminal = ((next_state == 0) | (next_state == self.num_states - 1)).astype(jnp.float32)
         return 1 - terminal, next_state, terminal
 

@@ -29,7 +29,7 @@ class SolitaireDice(MarkovRewardProcess):
     max_rolls: int = 400  # the mass beyond sits on the last atom
 
     def step(self, key: Array, state: Array) -> tuple[Array, Array, Array]:
-        over = jax.random.bernoulli(key, self.stop_probability).astype(jnp.float32)
+        over = jax.random.bernoulli(key, self.stop_probability, state.shape).astype(jnp.float32)
         return 1 - over, over.astype(jnp.int32), over
 
     def return_law(self, state: int) -> DiscreteLaw:

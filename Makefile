@@ -1,0 +1,103 @@
+# Everything a newcomer needs; `make` alone lists it. Needs only Python >= 3.11, make and git.
+
+PYTHON ?= python3
+SCALE ?= laptop
+WORKERS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+PACKAGES := packages/pcbf-core packages/pcbf-baselines packages/pcbf-analysis
+SOURCES := packages tests benchmarks
+WORKFLOW := Snakefile rules
+PYTEST := pytest -n $(WORKERS) --dist loadgroup
+
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup lock reproduce quick run test check lint format types test-fast bench publish figures tables clean
+
+help: ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
+
+# --- set-up ---------------------------------------------------------------------------------------
+
+setup: $(STAMP) ## create .venv with the locked versions and the three packages
+
+$(STAMP): requirements.lock $(PACKAGES:%=%/pyproject.toml)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "pcbf needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) -V 2>&1); try: make setup PYTHON=python3.12"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+	  { echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	@echo "installing the locked versions into $(VENV) ..."
+	@awk '/^uv==/ {found = 1} found {print} found && !/\\$$/ {exit}' requirements.lock > $(VENV)/uv.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.txt
+	@uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock || \
+	  { echo "uv could not install them; trying pip, which reads other index settings ..."; \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(PACKAGES:%=-e %)
+	@touch $@
+
+lock: $(STAMP) ## resolve requirements.in into requirements.lock (exact versions with hashes)
+	uv pip compile requirements.in --output-file requirements.lock \
+	  --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	  --no-emit-package pcbf-core --no-emit-package pcbf-baselines --no-emit-package pcbf-analysis
+
+# --- experiments ----------------------------------------------------------------------------------
+
+reproduce: $(STAMP) ## run the laptop scale, compare it with what is published, say where everything is
+	@$(MAKE) --no-print-directory run SCALE=laptop
+
+quick: $(STAMP) ## run the smoke scale: the whole pipeline in a few minutes
+	@$(MAKE) --no-print-directory run SCALE=smoke
+
+run: $(STAMP) ## run SCALE (smoke, laptop or paper) the same way
+	@echo "running the $(SCALE) scale; Ctrl-C stops it, the same command goes on from there"
+	@pcbf-progress -- snakemake --cores all --config scale=$(SCALE)
+	@echo
+	@pcbf-compare --results results/$(SCALE) --published results/published/$(SCALE)
+	@echo
+	@echo "report   results/$(SCALE)/report/index.html"
+	@echo "tables   results/$(SCALE)/tables/"
+	@echo "figures  results/$(SCALE)/figures/"
+
+publish: $(STAMP) ## promote the finished SCALE (default laptop) to results/published
+	pcbf-publish $(SCALE)
+	dvc repro
+
+figures: $(STAMP) ## make the published figures and tables again from the published records, without training
+	dvc repro
+
+tables: figures ## the same
+
+# --- quality --------------------------------------------------------------------------------------
+
+test: $(STAMP) lint types ## lint, types and the whole test suite
+	$(PYTEST)
+
+check: $(STAMP) lint types test-fast ## the inner loop: lint, types and the fast tests
+
+lint: $(STAMP)
+	ruff check $(SOURCES)
+	ruff format --check $(SOURCES)
+	snakefmt --check $(WORKFLOW)
+
+format: $(STAMP) ## put all code into the one format
+	ruff check --fix $(SOURCES)
+	ruff format $(SOURCES)
+	snakefmt $(WORKFLOW)
+
+types: $(STAMP)
+	basedpyright
+
+test-fast: $(STAMP)
+	$(PYTEST) -m "not slow"
+
+bench: $(STAMP) ## time the core functions
+	pytest benchmarks --benchmark-enable --benchmark-only
+
+clean: ## remove caches and what your own runs made; .venv and what is published stay
+	rm -rf $(filter-out results/README.md results/published, $(wildcard results/*))
+	rm -rf .snakemake .pytest_cache .ruff_cache .benchmarks
+	find packages tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

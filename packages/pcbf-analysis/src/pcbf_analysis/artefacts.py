@@ -1,0 +1,177 @@
+"""The registry of figures and tables by the paper's labels, and how they become files."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import ClassVar
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from pcbf_analysis import tables, theme
+from pcbf_analysis.figures import (
+    cdf_comparison,
+    flowmap_combined,
+    flowmap_mc,
+    hyper_abla,
+    residual,
+    toy_cdf_comparison,
+    toy_sen,
+    var_reduction,
+)
+from pcbf_analysis.records import Results
+from pcbf_analysis.tables import Table
+
+# What a file says about its making: nothing that changes from day to day or from one patch release to the next.
+_METADATA: dict[str, dict[str, None]] = {
+    "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
+    "png": {"Software": None},
+    "svg": {"Creator": None, "Date": None},
+}
+
+
+@dataclass(frozen=True)
+class FigureArtefact:
+    """A figure: its label, what it shows, the records it reads and the function that draws it."""
+
+    label: str
+    title: str
+    caption: str
+    inputs: tuple[str, ...]  # relative to the results folder
+    draw: Callable[[Results], Figure]
+    formats: ClassVar[tuple[str, ...]] = ("pdf", "png", "svg")
+    folder: ClassVar[str] = "figures"
+    command: ClassVar[str] = "pcbf-figure"
+
+    def render(self, results: Results) -> dict[str, bytes]:
+        """The figure's bytes in each format; equal records give equal bytes."""
+        with theme.context():
+            figure = self.draw(results)
+            FigureCanvasAgg(figure)
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # placed once, so that all formats agree
+            return {name: figure_bytes(figure, name) for name in self.formats}
+
+
+@dataclass(frozen=True)
+class TableArtefact:
+    """A table: its label, what it lists, the records it reads and the function that computes it."""
+
+    label: str
+    title: str
+    caption: str
+    inputs: tuple[str, ...]
+    compute: Callable[[Results], Table]
+    formats: ClassVar[tuple[str, ...]] = ("csv", "tex", "md")
+    folder: ClassVar[str] = "tables"
+    command: ClassVar[str] = "pcbf-table"
+
+    def render(self, results: Results) -> dict[str, bytes]:
+        """The table's bytes in each format; equal records give equal bytes."""
+        table = self.compute(results)
+        texts = {
+            "csv": tables.to_csv(table),
+            "tex": tables.to_tex(table, label=self.label, caption=self.caption),
+            "md": tables.to_markdown(table, title=self.title, caption=self.caption),
+        }
+        return {name: texts[name].encode() for name in self.formats}
+
+
+Artefact = FigureArtefact | TableArtefact
+
+
+def _figure(label: str, module: ModuleType) -> FigureArtefact:
+    return FigureArtefact(label, module.TITLE, module.CAPTION, module.INPUTS, module.draw)
+
+
+FIGURES: dict[str, FigureArtefact] = {
+    label: _figure(label, module)
+    for label, module in {
+        "flowmap_combined": flowmap_combined,
+        "toy_cdf_comparison": toy_cdf_comparison,
+        "toy_sen": toy_sen,
+        "var-reduction": var_reduction,
+        "hyper_abla": hyper_abla,
+        "cdf_comparison": cdf_comparison,
+        "flowmap_mc": flowmap_mc,
+        "residual": residual,
+    }.items()
+}
+
+TABLES: dict[str, TableArtefact] = {
+    artefact.label: artefact
+    for artefact in (
+        TableArtefact(
+            "toy_w1",
+            "W1 distance to the exact return law, ours beside the paper's",
+            tables.TOY_W1_CAPTION,
+            ("toy/w1.csv",),
+            tables.toy_w1,
+        ),
+        TableArtefact(
+            "toy_w1_sweep",
+            "W1 distance to the exact return law at every coefficient",
+            tables.TOY_W1_SWEEP_CAPTION,
+            ("toy/w1.csv",),
+            tables.toy_w1_sweep,
+        ),
+        TableArtefact(
+            "theory_checks",
+            "The paper's theory as executable checks",
+            tables.THEORY_CAPTION,
+            ("theory/checks.csv",),
+            tables.theory_checks,
+        ),
+    )
+}
+
+
+def figure_bytes(figure: Figure, file_format: str) -> bytes:
+    """`figure` as the content of a pdf, png or svg file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=file_format, metadata=_METADATA[file_format])
+    return buffer.getvalue()
+
+
+def output_path(root: Path, artefact: Artefact, file_format: str) -> Path:
+    return root / artefact.folder / f"{artefact.label}.{file_format}"
+
+
+def remake_command(root: Path, artefact: Artefact) -> str:
+    """The command that makes the artefact again from the records."""
+    return f"{artefact.command} {artefact.label} --results {shown_path(root)}"
+
+
+def shown_path(path: Path) -> str:
+    """`path` from the working folder where it lies inside it, else as given."""
+    return (path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path).as_posix()
+
+
+def write(results: Results, artefact: Artefact) -> list[Path]:
+    """Paths of the files written for one artefact."""
+    return [
+        write_atomically(output_path(results.root, artefact, file_format), content)
+        for file_format, content in artefact.render(results).items()
+    ]
+
+
+def write_atomically(path: Path, content: bytes) -> Path:
+    """`path`, which now holds `content`; a reader never sees a part of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def of_kind(kind: str) -> Mapping[str, Artefact]:
+    """All artefacts of a kind, "figure" or "table", in the paper's order."""
+    return {"figure": FIGURES, "table": TABLES}[kind]

@@ -1,0 +1,99 @@
+"""Commands `pcbf-figure`, `pcbf-table` and `pcbf-report`: artefacts from the records of a results folder."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pcbf_analysis import artefacts, report
+from pcbf_analysis.records import RecordError, Results
+from pcbf_core.config import check_choice
+
+
+def figure_main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code of `pcbf-figure LABEL|all --results DIR`."""
+    return _make("figure", arguments)
+
+
+def table_main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code of `pcbf-table LABEL|all --results DIR`."""
+    return _make("table", arguments)
+
+
+def report_main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code of `pcbf-report --results DIR`."""
+    parser = argparse.ArgumentParser(
+        prog="pcbf-report",
+        description="Write <results>/report/index.html: one self-contained page with the summary, every table, "
+        "every figure that has been made, and provenance.",
+    )
+    _add_folders(parser)
+    given = parser.parse_args(arguments)
+    try:
+        results = Results(given.results, given.paper)
+        print(artefacts.shown_path(report.write(results)))
+    except RecordError as error:
+        parser.error(str(error))
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code of `python -m pcbf_analysis.cli_artefacts {figure,table,report} …`."""
+    commands = {"figure": figure_main, "table": table_main, "report": report_main}
+    rest = list(sys.argv[1:] if arguments is None else arguments)
+    if not rest or rest[0] not in commands:
+        print(f"usage: python -m pcbf_analysis.cli_artefacts {{{','.join(commands)}}} …", file=sys.stderr)
+        return 2
+    return commands[rest[0]](rest[1:])
+
+
+def _make(kind: str, arguments: Sequence[str] | None) -> int:
+    known = artefacts.of_kind(kind)
+    formats = ", ".join(next(iter(known.values())).formats)
+    parser = argparse.ArgumentParser(
+        prog=f"pcbf-{kind}",
+        description=f"Make a {kind} from the records of a results folder: <results>/{kind}s/LABEL in {formats}. "
+        "Records that are not there yet are shown as missing.",
+        epilog=f"labels: {', '.join(known)}",
+    )
+    parser.add_argument("label", nargs="?", metavar="LABEL", help=f"the paper's label of the {kind}, or `all`")
+    parser.add_argument("--list", action="store_true", help=f"list the {kind}s, what each shows and what it reads")
+    _add_folders(parser, required=False)
+    given = parser.parse_args(arguments)
+    if given.list:
+        for artefact in known.values():
+            print(f"{artefact.label}\n    {artefact.title}\n    reads {', '.join(artefact.inputs)}")
+        return 0
+    if given.label is None or given.results is None:
+        parser.error(f"pass a label (or `all`) and --results; labels: {', '.join(known)}")
+    try:
+        check_choice("label", given.label, ["all", *known])
+    except ValueError as error:
+        parser.error(str(error))
+    try:
+        results = Results(given.results, given.paper)
+        for label in known if given.label == "all" else [given.label]:
+            for path in artefacts.write(results, known[label]):
+                print(artefacts.shown_path(path))
+    except RecordError as error:
+        parser.error(str(error))
+    return 0
+
+
+def _add_folders(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    parser.add_argument(
+        "--results", type=Path, required=required, metavar="DIR", help="a results folder, such as results/laptop"
+    )
+    parser.add_argument(
+        "--paper",
+        type=Path,
+        default=Path("data/paper"),
+        metavar="DIR",
+        help="the folder with the paper's numbers (default: %(default)s)",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

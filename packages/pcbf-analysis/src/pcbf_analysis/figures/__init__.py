@@ -1,0 +1,1 @@
+"""The paper's figures, one module per label; `pcbf_analysis.artefacts` lists them."""

@@ -1,0 +1,18 @@
+"""fig:hyper_abla: W1 against the coefficient on all three toy environments."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from pcbf_analysis import theme
+from pcbf_analysis.figures import sensitivity
+from pcbf_analysis.records import ENVIRONMENTS, Results
+
+TITLE = "Sensitivity to λ and dcfm on the three toy environments"
+CAPTION = sensitivity.CAPTION
+INPUTS = sensitivity.INPUTS
+
+
+def draw(results: Results) -> Figure:
+    """The figure: three panels."""
+    return sensitivity.draw_environments(results, ENVIRONMENTS, theme.DOUBLE_COLUMN, 2.7)

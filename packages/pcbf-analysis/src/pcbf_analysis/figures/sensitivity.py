@@ -1,0 +1,104 @@
+"""W1 against λ or dcfm, shared by fig:toy_sen and fig:hyper_abla."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from pcbf_analysis import theme
+from pcbf_analysis.figures.common import Floats, legend_lines, mean_interval
+from pcbf_analysis.records import TOY_METHODS, Results, Setting, chosen_coefficient, reported_w1, seed_means
+from pcbf_analysis.theme import Style
+from pcbf_core.mrp import MRPS
+
+CAPTION = (
+    "W1 distance to the exact return law (logarithmic axis) against the coefficient: λ in [0, γ] for PCBF with shared "
+    "and with independent noise, dcfm in [0, 1] for Value Flows. Points are seeds, lines their mean, bands Student's "
+    "95 % interval of the mean; for the chain each seed's value is the mean over the paper's states s = 1, 5, 10, 18. "
+    "The star marks the λ with the lowest mean W1; diamonds and the dotted line are the values reported in the paper."
+)
+INPUTS = ("toy/w1.csv",)
+STAR: dict[str, Any] = {
+    "color": theme.METHODS["pcbf"].colour,
+    "markeredgecolor": "black",
+    "markeredgewidth": 0.5,
+}
+DIAMOND: dict[str, Any] = {"markeredgecolor": theme.METHODS["value_flows"].colour, "markerfacecolor": "white"}
+DOTTED: dict[str, Any] = {"color": theme.METHODS["pcbf"].colour, "linestyle": ":", "linewidth": 0.9}
+
+
+def draw_environments(results: Results, environments: tuple[str, ...], width: float, height: float) -> Figure:
+    """One panel of W1 against the coefficient per environment."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    w1, paper = results.w1(), results.paper_w1()
+    for axes, env in zip(figure.subplots(1, len(environments)), environments, strict=True):
+        draw_panel(axes, env, w1, paper)
+    figure.axes[0].set_ylabel("W1 to the exact law")
+    handles = legend_lines([(theme.METHODS[name].label, theme.METHODS[name]) for name in TOY_METHODS], markers=True)
+    star = Line2D([], [], linestyle="", marker="*", markersize=7, label="chosen λ", **STAR)
+    diamond = Line2D([], [], linestyle="", marker="D", label="Value Flows in the paper", **DIAMOND)
+    dotted = Line2D([], [], label="PCBF in the paper (λ not stated)", **DOTTED)
+    figure.legend(handles=[*handles, star, diamond, dotted], loc="outside lower center", ncols=3)
+    return figure
+
+
+def draw_panel(axes: Axes, env: str, w1: pd.DataFrame, paper: pd.DataFrame) -> None:
+    """W1 of all methods in one environment, and the paper's values."""
+    states = MRPS[env].evaluation_states
+    over_states = f", s = {', '.join(map(str, states))}" if len(states) > 1 else ""
+    axes.set(title=theme.ENVIRONMENTS[env].label + over_states, xlabel="λ (PCBF) or dcfm (Value Flows)")
+    axes.set(xlim=(-0.04, 1.04), xticks=[0, 0.25, 0.5, 0.75, 1])
+    axes.set_xticklabels(["0", "0.25", "0.5", "0.75", "1"])
+    means = {method: seed_means(w1, env, method) for method in TOY_METHODS}
+    present = {method: pair for method, pair in means.items() if np.isfinite(pair[1]).any()}
+    if not present:
+        axes.set_yticks([])
+        theme.empty_panel(axes)
+        return
+    axes.set_yscale("log")
+    for method, (coefficients, values) in present.items():
+        draw_method(axes, theme.METHODS[method], coefficients, values)
+    reported = draw_paper(axes, env, paper)
+    draw_choice(axes, env, w1)
+    shown = np.concatenate([reported, *(values.ravel() for _, values in present.values())])
+    axes.set_ylim(0.7 * float(np.nanmin(shown)), 1.4 * float(np.nanmax(shown)))
+    theme.plain_log_axis(axes.yaxis)
+
+
+def draw_method(axes: Axes, style: Style, coefficients: Floats, values: Floats) -> None:
+    """Seeds, mean and interval of one method."""
+    mean, half = mean_interval(values)
+    lower = np.maximum(mean - half, 1e-4)  # a logarithmic axis has no place for less
+    axes.fill_between(coefficients, lower, mean + half, color=style.colour, alpha=0.15, linewidth=0)
+    axes.plot(np.repeat(coefficients, values.shape[1]), values.ravel(), ".", color=style.colour, markersize=2)
+    axes.plot(coefficients, mean, color=style.colour, linestyle=style.linestyle, marker=style.marker, zorder=3)
+
+
+def draw_choice(axes: Axes, env: str, w1: pd.DataFrame) -> None:
+    """A star on PCBF's chosen λ."""
+    best = chosen_coefficient(w1, env)
+    if best is None:
+        return
+    coefficients, values = seed_means(w1, env, "pcbf")
+    mean, _ = mean_interval(values)
+    axes.plot(best, mean[np.argmin(np.abs(coefficients - best))], "*", markersize=8, zorder=6, **STAR)
+
+
+def draw_paper(axes: Axes, env: str, paper: pd.DataFrame) -> Floats:
+    """The paper's values, drawn: Value Flows as diamonds, PCBF as a dotted line."""
+    flows = [paper_mean(paper, env, "value_flows", dcfm) for dcfm in theme.VALUE_FLOWS_SHADES]
+    axes.plot(list(theme.VALUE_FLOWS_SHADES), flows, "D", markersize=4, zorder=5, **DIAMOND)
+    pcbf = paper_mean(paper, env, "pcbf", None)
+    axes.axhline(pcbf, zorder=1, **DOTTED)
+    return np.array([*flows, pcbf])
+
+
+def paper_mean(paper: pd.DataFrame, env: str, method: str, coefficient: float | None) -> float:
+    """The paper's W1 as the mean over the evaluation states of an environment."""
+    states = MRPS[env].evaluation_states
+    return float(np.mean([reported_w1(paper, Setting(env, state), method, coefficient) for state in states]))

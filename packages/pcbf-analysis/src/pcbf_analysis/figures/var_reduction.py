@@ -1,0 +1,67 @@
+"""fig:var-reduction: standard deviation of the training loss against λ."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pcbf_analysis import theme
+from pcbf_analysis.figures.common import Floats, legend_lines, mean_interval
+from pcbf_analysis.records import Results
+from pcbf_analysis.theme import Style
+
+TITLE = "Standard deviation of the training loss against λ"
+CAPTION = (
+    "Standard deviation of the velocity regression loss over the last tenth of training, against λ. Left: relative to "
+    "the same seed at the smallest λ of the grid; right: as measured, on a logarithmic axis. Solid: shared noise "
+    "(PCBF); dashed: independent noise. Lines are means over seeds, bands Student's 95 % interval of the mean. λ ends "
+    "at the discount γ of each environment."
+)
+INPUTS = ("toy/loss_std.csv",)
+NOISE = {"pcbf": ("shared noise", "-"), "pcbf-independent": ("independent noise", "--")}
+
+
+def draw(results: Results) -> Figure:
+    """The figure: relative and raw."""
+    figure = Figure(figsize=(theme.DOUBLE_COLUMN, 2.6), layout="constrained")
+    relative, raw = figure.subplots(1, 2)
+    frame = results.loss_std()
+    for env, style in theme.ENVIRONMENTS.items():
+        for method, (_, linestyle) in NOISE.items():
+            coefficients, values = by_seed(frame, env, method)
+            if values.size:
+                line = Style(style.label, style.colour, style.marker, linestyle)
+                draw_line(relative, coefficients, values / values[:1], line)
+                draw_line(raw, coefficients, values, line)
+    relative.set(xlabel="λ", ylabel="loss std, relative to the smallest λ", title="Relative")
+    raw.set(xlabel="λ", ylabel="loss std", title="Raw")
+    for axes in (relative, raw):
+        axes.set_xlim(-0.03, 1.0)
+        if not axes.lines:
+            theme.empty_panel(axes)
+    if relative.lines:
+        relative.axhline(1, color="#999999", linewidth=0.6, zorder=1)
+        relative.set_ylim(0, None)
+        raw.set_yscale("log")
+        theme.plain_log_axis(raw.yaxis)
+    environments = legend_lines([(style.label, style) for style in theme.ENVIRONMENTS.values()], markers=True)
+    noises = legend_lines([(name, Style(name, "#555555", linestyle=linestyle)) for name, linestyle in NOISE.values()])
+    figure.legend(handles=[*environments, *noises], loc="outside lower center", ncols=5)
+    return figure
+
+
+def by_seed(frame: pd.DataFrame, env: str, method: str) -> tuple[Floats, Floats]:
+    """Coefficients (C,) and loss std (C, S), nan where a seed has no value."""
+    rows = frame[(frame["env"] == env) & (frame["method"] == method)]
+    if rows.empty:
+        return np.empty(0), np.empty((0, 0))
+    wide = rows.pivot(index="coefficient", columns="seed", values="loss_std").sort_index()
+    return wide.index.to_numpy(dtype=float), wide.to_numpy(dtype=float)
+
+
+def draw_line(axes: Axes, coefficients: Floats, values: Floats, style: Style) -> None:
+    mean, half = mean_interval(values)
+    axes.fill_between(coefficients, mean - half, mean + half, color=style.colour, alpha=0.15, linewidth=0)
+    axes.plot(coefficients, mean, color=style.colour, linestyle=style.linestyle, marker=style.marker)

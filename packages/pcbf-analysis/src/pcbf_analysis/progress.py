@@ -1,0 +1,357 @@
+"""A live display of overall progress around a Snakemake run: `pcbf-progress -- snakemake --cores all`.
+
+Snakemake's own output goes to `<results>/logs/snakemake.log`, which tells what is planned, started, finished and
+failed; long jobs tell in `<results>/progress/<job>.json` how far they are. Jobs are weighted by their work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+import yaml
+
+from pcbf_analysis.settings import ENVIRONMENTS, METHODS, Settings, SettingsError, load_scales, toy_job, toy_work
+
+START_UP_WORK = 10_000  # starting a job, or a short job as a whole, takes about as long as this many gradient steps
+COMPILE_WORK = 20_000  # what a training job needs besides, before its first step
+LIVE_INTERVAL, PLAIN_INTERVAL = 0.5, 10.0  # seconds between updates on a terminal and elsewhere
+TAIL_LINES = 20
+FAILURES_IN_FULL = 2
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that Snakemake has started."""
+
+    rule: str
+    wildcards: tuple[str, ...] = ()  # without the scale
+
+    @property
+    def name(self) -> str:
+        return "-".join([self.rule, *self.wildcards])
+
+
+@dataclass(frozen=True)
+class Failure:
+    job: Job
+    logs: tuple[Path, ...]
+    exit_code: int | None
+
+
+@dataclass
+class RunLog:
+    """What Snakemake's output has told so far; give it the lines one by one."""
+
+    planned: Counter[str] = field(default_factory=Counter)  # jobs per rule
+    running: dict[int, Job] = field(default_factory=dict)
+    finished: list[Job] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    nothing_to_do: bool = False
+    _block: dict[str, str] | None = None  # the lines of the job that is being described
+    _in_plan: bool = False
+    _exit_code: int | None = None
+
+    @property
+    def num_planned(self) -> int:
+        return sum(self.planned.values())
+
+    def feed(self, line: str) -> None:
+        line = line.rstrip("\n")
+        if self._block is not None and line.startswith("    "):
+            name, _, value = line.strip().partition(": ")
+            self._block.setdefault(name, value)
+            return
+        self._end_block()
+        if match := re.match(r"(?:local)?(?:rule|checkpoint) (\w+):$", line):
+            self._block = {"started": match[1]}
+        elif match := re.match(r"Error in (?:rule|checkpoint) (\w+):$", line):
+            self._block = {"failed": match[1]}
+        elif match := re.match(r"Finished jobid: (\d+)", line):
+            if job := self.running.pop(int(match[1]), None):
+                self.finished.append(job)
+        elif match := re.search(r"returned non-zero exit status (\d+)", line):
+            self._exit_code = int(match[1])
+        elif line.startswith("Nothing to be done"):
+            self.nothing_to_do = True
+        elif line == "Job stats:":
+            self._in_plan = not self.planned  # the table may be printed again at the end
+        elif self._in_plan and (match := re.match(r"(\w+)\s+(\d+)$", line)):
+            if match[1] == "total":
+                self._in_plan = False
+            else:
+                self.planned[match[1]] = int(match[2])
+
+    def _end_block(self) -> None:
+        block, self._block = self._block, None
+        if block is None or not block.get("jobid", "").isdigit():
+            return
+        jobid = int(block["jobid"])
+        if rule := block.get("started"):
+            pairs = [pair.partition("=") for pair in block.get("wildcards", "").split(", ") if pair]
+            self.running[jobid] = Job(rule, tuple(value for name, _, value in pairs if name != "scale"))
+        else:
+            logs = block.get("log", "").removesuffix(" (check log file(s) for error details)")
+            job = self.running.pop(jobid, Job(block["failed"]))
+            paths = tuple(Path(name) for name in logs.split(", ") if name)
+            self.failures.append(Failure(job, paths, self._exit_code))
+            self._exit_code = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a running job says it is."""
+
+    done: int
+    total: int
+    rate: float  # per second
+    unit: str = "steps"
+
+    @property
+    def fraction(self) -> float:
+        return min(1.0, self.done / self.total) if self.total > 0 else 0.0
+
+
+def read_progress(folder: Path, since: float) -> dict[str, Progress]:
+    """Progress of each job under `folder` that has spoken after the time `since`."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            said = json.loads(path.read_text(encoding="utf-8"))
+            seconds = said["updated"] - said["started"]
+            if said["updated"] >= since:
+                rate = said["done"] / seconds if seconds > 0 else 0.0
+                found[path.stem] = Progress(said["done"], said["total"], rate, said["unit"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # a display must not stop the run; the job says the same again soon
+    return found
+
+
+def plan_work(settings: Settings) -> dict[str, float]:
+    """Work of every training job by name, in gradient steps, what comes before the first one included."""
+    pairs = [(environment, method) for environment in ENVIRONMENTS for method in METHODS]
+    before = START_UP_WORK + COMPILE_WORK
+    return {Job("toy", pair).name: before + toy_work(toy_job(settings, *pair)) for pair in pairs}
+
+
+def overall_fraction(run: RunLog, work: Mapping[str, float], progress: Mapping[str, Progress]) -> float:
+    """Share of the planned work that is done; jobs that are not in `work` count as a start-up."""
+
+    def weight(job: Job) -> float:
+        return work.get(job.name, START_UP_WORK)
+
+    ended = [*run.finished, *(failure.job for failure in run.failures)]
+    done = sum(map(weight, ended))
+    partly = sum(weight(job) * progress[job.name].fraction for job in run.running.values() if job.name in progress)
+    started = [*ended, *run.running.values()]
+    total = sum(map(weight, started)) + _work_to_come(run, work, started)
+    return (done + partly) / total if total else 0.0
+
+
+def _work_to_come(run: RunLog, work: Mapping[str, float], started: Sequence[Job]) -> float:
+    """Work of the planned jobs that have not started: Snakemake says how many of each rule, not which."""
+    names = {job.name for job in started}
+    left = run.planned - Counter(job.rule for job in started)
+    total = 0.0
+    for rule, count in left.items():
+        open_work = [value for name, value in work.items() if name.startswith(f"{rule}-") and name not in names]
+        total += count * (sum(open_work) / len(open_work) if open_work else START_UP_WORK)
+    return total
+
+
+def remaining_seconds(fraction: float, elapsed: float) -> float | None:
+    """Time left at the pace so far; None as long as too little is done to tell."""
+    return elapsed * (1 - fraction) / fraction if fraction >= 0.01 and elapsed >= 3 else None
+
+
+def describe(run: RunLog, fraction: float, elapsed: float, progress: Mapping[str, Progress]) -> str:
+    """The state of the run in one line."""
+    if not run.planned:
+        return f"{clock(elapsed)}  planning"
+    left = remaining_seconds(fraction, elapsed)
+    parts = [
+        f"{100 * fraction:3.0f} %",
+        f"{clock(elapsed)} elapsed, {'time left unknown yet' if left is None else f'about {clock(left)} left'}",
+        f"{len(run.finished)}/{run.num_planned} jobs",
+    ]
+    if run.failures:
+        parts.append(f"{len(run.failures)} failed")
+    return "  ".join(
+        [*parts, ", ".join(_describe_job(job, progress.get(job.name)) for job in run.running.values())]
+    ).rstrip()
+
+
+def _describe_job(job: Job, said: Progress | None) -> str:
+    label = " ".join([job.rule, "/".join(job.wildcards)]).rstrip()
+    return f"{label} {100 * said.fraction:.0f} % ({said.rate:,.0f} {said.unit}/s)" if said else label
+
+
+def bar(fraction: float, width: int = 20) -> str:
+    full = round(fraction * width)
+    return f"[{'#' * full}{'-' * (width - full)}]"
+
+
+def clock(seconds: float) -> str:
+    """65 -> 1:05, 3700 -> 1:01:40."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Display:
+    """A line that renews itself on a terminal; elsewhere plain lines, at most one every ten seconds."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.live = stream.isatty()
+        self._next = 0.0
+
+    def show(self, fraction: float, text: str, now: float) -> None:
+        if self.live:
+            columns = shutil.get_terminal_size().columns
+            self.stream.write(f"\r{f'{bar(fraction)} {text}'[: columns - 1]}\x1b[K")
+        elif now >= self._next:
+            self._next = now + PLAIN_INTERVAL
+            self.stream.write(text + "\n")
+        self.stream.flush()
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self.stream.write(f"\r{text}\x1b[K\n" if self.live else text + "\n")
+        self.stream.flush()
+
+
+def watch(command: Sequence[str], results: Path, work: Mapping[str, float], stream: TextIO) -> int:
+    """Exit code of `command`, run with the display on `stream`."""
+    log_path = results / "logs" / "snakemake.log"
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    display, run, began, clock_began = Display(stream), RunLog(), time.time(), time.monotonic()
+    with log_path.open("w", encoding="utf-8") as sink, log_path.open(encoding="utf-8", errors="replace") as source:
+        child = subprocess.Popen(
+            command, stdout=sink, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        feed = _line_feeder(source, run)
+        with _signals_passed_on(child) as received:
+            while child.poll() is None:
+                feed()
+                elapsed, progress = time.monotonic() - clock_began, read_progress(results / "progress", began)
+                fraction = overall_fraction(run, work, progress)
+                display.show(fraction, describe(run, fraction, elapsed, progress), elapsed)
+                try:
+                    child.wait(LIVE_INTERVAL)
+                except subprocess.TimeoutExpired:
+                    continue
+        feed()
+    code = child.returncode if child.returncode >= 0 else 128 - child.returncode
+    code = 128 + received[-1] if received and code else code
+    for line in _last_words(run, code, log_path, time.monotonic() - clock_began):
+        display.say(line)
+    return code
+
+
+def _line_feeder(source: TextIO, run: RunLog) -> Callable[[], None]:
+    """A function that gives `run` the complete lines which `source` has gained since the last call."""
+    rest = ""
+
+    def feed() -> None:
+        nonlocal rest
+        *lines, rest = (rest + source.read()).split("\n")
+        for line in lines:
+            run.feed(line)
+
+    return feed
+
+
+@contextmanager
+def _signals_passed_on(child: subprocess.Popen[Any]) -> Iterator[list[int]]:
+    """The signals received so far: Ctrl-C and the like go to Snakemake and its jobs; we stay to tell how they end."""
+    received: list[int] = []
+
+    def pass_on(number: int, _: object) -> None:
+        received.append(number)
+        with suppress(ProcessLookupError):  # it may have ended in this very moment
+            os.killpg(child.pid, number)
+
+    before = {number: signal.signal(number, pass_on) for number in PASSED_ON}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _last_words(run: RunLog, code: int, log_path: Path, elapsed: float) -> Iterator[str]:
+    if code == 0:
+        done = "nothing to do, all is up to date" if run.nothing_to_do else f"all {run.num_planned} jobs done"
+        yield f"{done} ({clock(elapsed)})"
+        return
+    if code > 128:
+        yield f"interrupted after {clock(elapsed)}; run the same command again to go on from here"
+        return
+    for place, failure in enumerate(run.failures):
+        label = " ".join([failure.job.rule, "/".join(failure.job.wildcards)]).rstrip()
+        yield f"{label} failed" + (f" with exit code {failure.exit_code}" if failure.exit_code is not None else "")
+        for path in failure.logs:
+            in_full = place < FAILURES_IN_FULL
+            yield f"last lines of {path}:" if in_full else f"see {path}"
+            yield from (f"  {line}" for line in tail(path) if in_full)
+    if not run.failures:
+        yield from tail(log_path, after="Building DAG of jobs...")
+    yield f"stopped with exit code {code} after {clock(elapsed)}; Snakemake's own log is {log_path}"
+
+
+def tail(path: Path, after: str = "") -> list[str]:
+    """The last lines of a file, from the words `after` on; or a line that says that there is nothing."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ["(no such file)"]
+    text = text.rpartition(after)[2] if after else text
+    return text.strip("\n").splitlines()[-TAIL_LINES:] or ["(empty)"]
+
+
+def config_of(command: Sequence[str]) -> dict[str, Any]:
+    """What a Snakemake command line gives after `--config`."""
+    config, inside = {}, False
+    for word in command:
+        if word.startswith("-"):
+            inside = word in ("--config", "-C")
+        elif inside and "=" in word:
+            name, _, value = word.partition("=")
+            config[name] = yaml.safe_load(value)
+    return config
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="pcbf-progress",
+        description="Run Snakemake with a live display of overall progress and time left.",
+        epilog="example: pcbf-progress -- snakemake --cores all --config scale=smoke",
+    )
+    parser.add_argument("command", nargs="+", help="the Snakemake command, after --")
+    command = parser.parse_args(arguments).command
+    try:
+        scale, settings = load_scales(Path.cwd(), config_of(command))
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return 1
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    return watch(command, Path("results") / scale, plan_work(settings[scale]), sys.stdout)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

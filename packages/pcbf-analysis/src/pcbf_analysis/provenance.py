@@ -1,0 +1,162 @@
+"""The manifest of a finished scale: from which settings, code and machine its records come, and their hashes."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from pcbf_analysis.settings import ENVIRONMENTS, METHODS, Settings, settings_hash
+
+Manifest = dict[str, Any]
+
+MANIFEST = "manifest.json"
+PACKAGES = ("pcbf-core", "pcbf-baselines", "pcbf-analysis")
+KEY_REQUIREMENTS = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "pandas", "matplotlib", "seaborn")
+CODE_PATHS = ("Snakefile", "rules", "config", "packages", "requirements.lock")
+
+
+def run_name(environment: str, method: str) -> str:
+    """Path of a toy run's record inside a results directory."""
+    return f"toy/runs/{environment}/{method}.npz"
+
+
+def record_names() -> list[str]:
+    """Paths, inside a results directory, of the records a finished scale consists of."""
+    runs = [run_name(environment, method) for environment in ENVIRONMENTS for method in METHODS]
+    return [*runs, "toy/w1.csv", "toy/loss_std.csv", "theory/checks.csv"]
+
+
+def build_manifest(results: Path, settings: Settings) -> Manifest:
+    """Everything that is needed to say where the records under `results` come from."""
+    return {
+        "scale": results.name,
+        "config": {"sha256": settings_hash(settings), "settings": settings},
+        "code": {"packages": _versions(PACKAGES), **git_state(Path(__file__).parent)},
+        "python": platform.python_version(),
+        "packages": _versions(KEY_REQUIREMENTS),
+        "hardware": hardware(),
+        "records": {name: describe(results / name) for name in record_names()},
+    }
+
+
+def describe(file: Path) -> dict[str, Any]:
+    """Size and SHA-256 of a file."""
+    return {"bytes": file.stat().st_size, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+
+
+def faults(results: Path, manifest: Manifest) -> Iterator[str]:
+    """A phrase for every record under `results` that is missing or is not the one the manifest describes."""
+    for name in sorted({*record_names(), *manifest["records"]}):
+        if not (results / name).is_file():
+            yield f"{name} is missing"
+        elif name not in manifest["records"]:
+            yield f"{name} is not in {MANIFEST}"
+        elif describe(results / name) != manifest["records"][name]:
+            yield f"{name} has changed since {MANIFEST} was written"
+
+
+def read_manifest(results: Path) -> Manifest:
+    return json.loads((results / MANIFEST).read_text(encoding="utf-8"))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Put `text` into `path` in one go: readers see the old file or the new one, never a part."""
+    from pcbf_core.files import atomic_write  # not above: whoever asks for record names need not wait for JAX
+
+    with atomic_write(path) as file:
+        file.write(text)
+
+
+def dump_json(value: Any) -> str:
+    """`value` as JSON for people: sorted, indented, with an end of line."""
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def git_state(directory: Path) -> dict[str, Any]:
+    """Commit of the checkout around `directory`, and whether its code differs from that commit; None outside git."""
+    top = _output(["git", "rev-parse", "--show-toplevel"], directory)
+    commit = _output(["git", "rev-parse", "HEAD"], directory)
+    if not top or not commit:
+        return {"commit": None, "dirty": None}
+    changed = _output(["git", "status", "--porcelain", "--", *CODE_PATHS], Path(top))
+    return {"commit": commit, "dirty": bool(changed)}
+
+
+def hardware() -> dict[str, Any]:
+    """Processor, cores, memory and accelerators of this machine."""
+    return {
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gb": _memory_gb(),
+        "accelerators": (_output(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]) or "").splitlines(),
+    }
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return _output(["sysctl", "-n", "machdep.cpu.brand_string"]) or platform.processor()
+
+
+def _memory_gb() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _versions(names: Sequence[str]) -> dict[str, str | None]:
+    return {name: _version(name) for name in names}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _output(command: Sequence[str], directory: Path | None = None) -> str | None:
+    """What a command prints; None if it is not there or fails."""
+    try:
+        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="pcbf-manifest", description="Write manifest.json beside the records of a scale."
+    )
+    parser.add_argument("--results", type=Path, required=True, help="directory of the scale, such as results/laptop")
+    parser.add_argument("--settings", type=json.loads, required=True, help="the settings of the scale, as JSON")
+    options = parser.parse_args(arguments)
+    missing = [name for name in record_names() if not (options.results / name).is_file()]
+    if missing:
+        print(
+            f"{options.results} is not finished: {', '.join(missing)} missing; run the pipeline first.", file=sys.stderr
+        )
+        return 1
+    write_text(options.results / MANIFEST, dump_json(build_manifest(options.results, options.settings)))
+    print(f"wrote {options.results / MANIFEST}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

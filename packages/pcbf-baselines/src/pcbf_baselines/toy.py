@@ -1,0 +1,382 @@
+"""Toy experiments: train on a Markov reward process over a grid of coefficients, record the return law.
+
+`pcbf-toy run ENV METHOD` trains every coefficient × seed of one method side by side and writes one
+record; `pcbf-toy collect` writes the tables `w1.csv` and `loss_std.csv` of all records of a scale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import dataclasses
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax import Array
+from pcbf_core.config import check_choice, check_range, config_from
+from pcbf_core.critic import FlowCritic, PCBFCritic, PCBFCriticConfig, even_levels, noise_at_levels
+from pcbf_core.files import atomic_write
+from pcbf_core.flow import SOLVERS, Solver, flow_times
+from pcbf_core.learner import LearnerState
+from pcbf_core.mrp import MRPS, MarkovRewardProcess
+from pcbf_core.networks import ACTIVATIONS
+from pcbf_core.theory import corrected_residual
+from pcbf_core.training import init_many, train_chunk
+from pcbf_core.types import Transition
+
+from pcbf_baselines.value_flows import ValueFlowsCritic, ValueFlowsCriticConfig
+
+METHODS = ("pcbf", "pcbf-independent", "value_flows")
+NUM_LEVELS = 256  # quantiles kept per law
+NUM_BLOCKS = 100  # points kept of a loss history
+NUM_PARTICLES = 24  # flow lines kept for pictures
+NUM_PATH_STEPS = 60
+RESIDUAL_STEPS = (4, 8, 16, 32)
+
+
+@dataclass(frozen=True)
+class ToySettings:
+    """One method on one process: the grid, the training and the evaluation.
+
+    Attributes:
+      coefficients: values of λ (PCBF) or of the DCFM weight (Value Flows).
+      num_seeds: learners per coefficient, seeded 0, 1, …; a seed sees the same batches at every coefficient.
+      num_steps, batch_size: gradient steps, and transitions per step.
+      num_flow_times: flow times per transition that share one successor flow.
+      num_eval_steps, num_eval_samples: solver steps and evenly spread noises of the evaluation.
+      absorbing_fraction: share of a batch that starts in absorbing states, see `MarkovRewardProcess.sample`.
+
+    The others are those of `FlowCriticConfig`.
+    """
+
+    coefficients: tuple[float, ...] = (0.0, 0.5)
+    num_seeds: int = 1
+    num_steps: int = 10_000
+    batch_size: int = 128
+    num_flow_times: int = 4
+    hidden_sizes: tuple[int, ...] = (32, 32, 32)
+    activation: str = "relu"
+    learning_rate: float = 1e-2
+    polyak_rate: float = 0.05
+    hold_fraction: float = 0.5
+    num_flow_steps: int = 12
+    solver: Solver = "midpoint"
+    time_power: float = 1.5
+    stratified: bool = True
+    num_eval_steps: int = 50
+    num_eval_samples: int = 4096
+    absorbing_fraction: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not self.coefficients:
+            raise ValueError("`coefficients=()` leaves nothing to train; pass at least one number.")
+        for value in self.coefficients:
+            check_range("coefficients", value, at_least=0, at_most=1)
+        for name in ("num_seeds", "num_steps", "batch_size", "num_eval_steps"):
+            check_range(name, getattr(self, name), at_least=1)
+        check_range("num_eval_samples", self.num_eval_samples, at_least=2)
+        check_range("absorbing_fraction", self.absorbing_fraction, at_least=0, below=1)
+        check_choice("solver", self.solver, SOLVERS)
+        check_choice("activation", self.activation, ACTIVATIONS)
+
+
+class ProcessSource(struct.PyTreeNode):
+    """Batches of a process, a share of them from its absorbing states."""
+
+    process: MarkovRewardProcess = struct.field(pytree_node=False)
+    absorbing_fraction: float = struct.field(pytree_node=False)
+
+    def sample(self, key: Array, batch_size: int) -> Transition:
+        return self.process.sample(key, batch_size, self.absorbing_fraction)
+
+
+def make_critic(process: MarkovRewardProcess, method: str, settings: ToySettings) -> tuple[FlowCritic, str]:
+    """The critic of a method, and which of its coefficients the grid varies."""
+    check_choice("method", method, METHODS)
+    shared: dict[str, Any] = dict(
+        discount=process.discount,
+        hidden_sizes=settings.hidden_sizes,
+        activation=settings.activation,
+        layer_norm=False,
+        num_critics=1,
+        num_flow_steps=settings.num_flow_steps,
+        solver=settings.solver,
+        time_power=settings.time_power,
+        num_flow_times=settings.num_flow_times,
+        stratified=settings.stratified,
+        learning_rate=settings.learning_rate,
+        polyak_rate=settings.polyak_rate,
+        decay_steps=settings.num_steps,
+        hold_fraction=settings.hold_fraction,
+    )
+    if method == "value_flows":
+        return ValueFlowsCritic(ValueFlowsCriticConfig(**shared), process.spec), "dcfm_weight"
+    config = PCBFCriticConfig(**shared, shared_noise=method == "pcbf")
+    return PCBFCritic(config, process.spec), "control_weight"
+
+
+def train(
+    critic: FlowCritic,
+    coefficient_name: str,
+    process: MarkovRewardProcess,
+    settings: ToySettings,
+    report: Callable[[int], None] = lambda step: None,
+) -> tuple[LearnerState, np.ndarray]:
+    """Final states and losses (coefficients, seeds, steps) of all learners of the grid."""
+    shape = (len(settings.coefficients), settings.num_seeds)
+    keys = jnp.tile(jax.vmap(jax.random.key)(jnp.arange(settings.num_seeds)), shape[0])
+    states = init_many(critic, keys)
+    values = jnp.repeat(jnp.array(settings.coefficients, jnp.float32), settings.num_seeds)
+    states = states.replace(coefficients={**states.coefficients, coefficient_name: values})
+    source = ProcessSource(process, settings.absorbing_fraction)
+    losses = []
+    chunk = max(settings.num_steps // 50, 1)
+    for start in range(0, settings.num_steps, chunk):
+        num_steps = min(chunk, settings.num_steps - start)
+        states, metrics = train_chunk(
+            critic, states, source, keys, start, num_steps=num_steps, batch_size=settings.batch_size
+        )
+        losses.append(np.asarray(metrics["critic_loss"]))
+        report(start + num_steps)
+    return states, np.concatenate(losses, axis=1).reshape(*shape, settings.num_steps)
+
+
+def evaluate(
+    critic: FlowCritic, states: LearnerState, process: MarkovRewardProcess, settings: ToySettings
+) -> tuple[np.ndarray, np.ndarray]:
+    """Quantiles (learners, states, levels) and W1 to the exact law (learners, states)."""
+    live = jnp.array(process.live_states)
+
+    @jax.jit
+    @jax.vmap
+    def quantiles(state: LearnerState) -> tuple[Array, Array]:
+        levels = (even_levels(settings.num_eval_samples), even_levels(NUM_LEVELS))
+        nothing = jnp.zeros((len(live), 0))
+        fine, coarse = (critic.quantiles(state, live, nothing, u, settings.num_eval_steps) for u in levels)
+        return fine, coarse
+
+    fine, coarse = (np.asarray(x) for x in quantiles(states))
+    laws = [process.return_law(state) for state in process.live_states]
+    w1 = [[law.wasserstein1(returns) for law, returns in zip(laws, learner, strict=True)] for learner in fine]
+    return coarse, np.array(w1)
+
+
+def flow_picture(
+    critic: FlowCritic, state: LearnerState, process: MarkovRewardProcess, num_steps: int
+) -> dict[str, np.ndarray]:
+    """Flow lines, density and velocity field of one learner at every live state."""
+    live = jnp.array(process.live_states)
+    nothing = jnp.zeros((len(live), 0))
+    laws = [process.return_law(s) for s in process.live_states]
+    low = np.array([law.quantile(0.0) - 1.5 for law in laws])
+    high = np.array([law.quantile(0.999) + 1.5 for law in laws])
+    values = np.linspace(low, high, 240, axis=1)
+    arrow_times, arrow_points = np.linspace(0, 0.95, 12), np.linspace(np.minimum(low, -3), np.maximum(high, 3), 16, axis=1)
+
+    def picture(state: LearnerState, values: Array, points: Array) -> tuple[Array, Array, Array]:
+        particles = noise_at_levels(even_levels(NUM_PARTICLES))
+        paths = critic.trajectories(state, live, nothing, particles, NUM_PATH_STEPS)
+        density = jax.vmap(lambda s, x: critic.density(state, s, jnp.zeros(0), x, num_steps))(live, values)
+        field = critic.ensemble(state.params["critic"], live, nothing, sample_axes=1)
+        arrows = jax.vmap(lambda t: field(t, points[None])[0])(jnp.asarray(arrow_times, jnp.float32))
+        return paths, density, arrows
+
+    inputs = (jnp.asarray(values, jnp.float32), jnp.asarray(arrow_points, jnp.float32))
+    paths, density, arrows = jax.jit(picture)(state, *inputs)
+    time_power = critic.config.time_power
+    return {
+        "flow_times": np.asarray(flow_times(NUM_PATH_STEPS, time_power=time_power), np.float64),
+        "flow_paths": np.moveaxis(np.asarray(paths), 0, 1),
+        "density_values": values.astype(np.float32),
+        "density": np.asarray(density),
+        "arrow_times": arrow_times,
+        "arrow_points": arrow_points,
+        "arrow_velocity": np.moveaxis(np.asarray(arrows), 0, 1),
+    }
+
+
+def residual_curves(critic: FlowCritic, states: LearnerState, num_samples: int) -> dict[str, np.ndarray]:
+    """r_corr(t, N) on the going-on transition of Solitaire Dice (R = 1, s' = s), for every learner (eq:rcorr).
+
+    The independent noise is a fixed shuffle of the same evenly spread one.
+    """
+    noise = noise_at_levels(even_levels(num_samples))
+    shuffled = jax.random.permutation(jax.random.key(0), noise)
+    width = max(RESIDUAL_STEPS) + 1
+
+    def curves(state: LearnerState) -> list[Array]:
+        field = critic.ensemble(state.params["critic"], jnp.zeros((), int), jnp.zeros(0), sample_axes=1)
+
+        def velocity(time: Array, point: Array) -> Array:
+            return field(time, point[None])[0]
+
+        residual = partial(
+            corrected_residual,
+            velocity,
+            velocity,
+            noise=noise,
+            reward=jnp.ones(1),
+            discount=critic.config.discount,
+        )
+        return [
+            jnp.pad(
+                jnp.stack([residual(successor_noise=other, num_flow_steps=n) for other in (noise, shuffled)]),
+                ((0, 0), (0, width - n - 1)),
+                constant_values=jnp.nan,
+            )
+            for n in RESIDUAL_STEPS
+        ]
+
+    both = np.stack(jax.jit(jax.vmap(curves))(states), axis=2).astype(np.float64)  # (seeds, noises, steps, times)
+    times = np.full((len(RESIDUAL_STEPS), width), np.nan)
+    for row, n in zip(times, RESIDUAL_STEPS, strict=True):
+        row[: n + 1] = np.linspace(0, 1, n + 1)
+    return {
+        "residual_steps": np.array(RESIDUAL_STEPS),
+        "residual_times": times,
+        "residual_shared": both[:, 0],
+        "residual_independent": both[:, 1],
+    }
+
+
+def make_record(
+    environment: str, method: str, settings: ToySettings, report: Callable[[int], None] = lambda step: None
+) -> dict[str, np.ndarray]:
+    """Everything that one job records, by array name."""
+    check_choice("environment", environment, MRPS)
+    process = MRPS[environment]
+    critic, coefficient_name = make_critic(process, method, settings)
+    states, losses = train(critic, coefficient_name, process, settings, report)
+    if not np.isfinite(losses[..., -1]).all():
+        raise FloatingPointError(f"{method} on {environment} diverged: the last loss is not finite.")
+    shape = (len(settings.coefficients), settings.num_seeds)
+    quantiles, w1 = evaluate(critic, states, process, settings)
+    w1 = w1.reshape(*shape, -1)
+    num_blocks = min(NUM_BLOCKS, settings.num_steps)
+    blocks = [part.mean(axis=-1) for part in np.array_split(losses, num_blocks, axis=-1)]
+    record = {
+        "coefficients": np.array(settings.coefficients, np.float64),
+        "seeds": np.arange(settings.num_seeds),
+        "states": np.array(process.live_states),
+        "levels": np.asarray(even_levels(NUM_LEVELS), np.float64),
+        "quantiles": quantiles.reshape(*shape, *quantiles.shape[1:]),
+        "w1": w1,
+        "loss_history": np.stack(blocks, axis=-1),
+        "loss_std": losses[..., -max(settings.num_steps // 10, 1) :].std(axis=-1, dtype=np.float64),
+        "metadata": np.array(json.dumps(metadata(environment, method, settings), sort_keys=True)),
+    }
+    if method != "value_flows":
+        reported = [process.live_states.index(s) for s in process.evaluation_states]
+        best = int(w1[..., reported].mean(axis=(1, 2)).argmin())
+        first = best * settings.num_seeds
+        chosen = jax.tree.map(lambda x: x[first : first + settings.num_seeds], states)
+        record["flow_coefficient"] = record["coefficients"][best]
+        if method == "pcbf":
+            one = jax.tree.map(lambda x: x[0], chosen)
+            record |= flow_picture(critic, one, process, settings.num_eval_steps)
+        if environment == "solitaire":
+            record |= residual_curves(critic, chosen, settings.num_eval_samples)
+    return record
+
+
+def metadata(environment: str, method: str, settings: ToySettings) -> dict[str, Any]:
+    """What made a record: the job, its settings and the versions that decide its bits."""
+    return {
+        "environment": environment,
+        "method": method,
+        "settings": dataclasses.asdict(settings),
+        "jax": jax.__version__,
+        "platform": jax.default_backend(),
+    }
+
+
+def save_record(path: Path, record: dict[str, np.ndarray]) -> None:
+    with atomic_write(path, "wb") as file:
+        np.savez_compressed(file, **record)
+
+
+class Progress:
+    """Writes how far a job is to a small file, at most a few times per second; None writes nothing."""
+
+    def __init__(self, path: Path | None, job: str, total: int) -> None:
+        self.path, self.job, self.total = path, job, total
+        self.started = time.time()
+        self.written = 0.0
+
+    def __call__(self, done: int) -> None:
+        now = time.time()
+        if self.path is None or (now - self.written < 0.5 and done < self.total):
+            return
+        self.written = now
+        fields = {"job": self.job, "done": done, "total": self.total, "unit": "steps", "started": self.started}
+        with atomic_write(self.path, "w") as file:
+            json.dump({**fields, "updated": now, "pid": os.getpid()}, file)
+
+
+def collect(results: Path) -> None:
+    """Write `toy/w1.csv` and `toy/loss_std.csv` from the records under `results`."""
+    w1_rows: list[tuple[Any, ...]] = []
+    loss_rows: list[tuple[Any, ...]] = []
+    paths = sorted((results / "toy" / "runs").glob("*/*.npz"))
+    if not paths:
+        raise FileNotFoundError(f"no records under {results}/toy/runs; make them with `pcbf-toy run`.")
+    for path in paths:
+        environment, method = path.parent.name, path.stem
+        with np.load(path, allow_pickle=False) as record:
+            for i, coefficient in enumerate(record["coefficients"]):
+                for j, seed in enumerate(record["seeds"]):
+                    loss_rows.append((environment, method, coefficient, seed, record["loss_std"][i, j]))
+                    for k, state in enumerate(record["states"]):
+                        w1_rows.append((environment, state, method, coefficient, seed, record["w1"][i, j, k]))
+    write_csv(results / "toy" / "w1.csv", ("env", "state", "method", "coefficient", "seed", "w1"), w1_rows)
+    write_csv(results / "toy" / "loss_std.csv", ("env", "method", "coefficient", "seed", "loss_std"), loss_rows)
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    with atomic_write(path, "w") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        for row in rows:
+            writer.writerow([f"{x:.6g}" if isinstance(x, float) else x for x in row])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="pcbf-toy", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="train and record one method on one process")
+    run.add_argument("environment", metavar="ENV", help=f"one of {', '.join(MRPS)}")
+    run.add_argument("method", metavar="METHOD", help=f"one of {', '.join(METHODS)}")
+    run.add_argument("--settings", default="{}", metavar="JSON", help="values that differ from the defaults")
+    run.add_argument("--output", type=Path, required=True, metavar="FILE", help="record to write (.npz)")
+    run.add_argument("--progress", type=Path, metavar="FILE", help="keep this file up to date with the step count")
+    gather = commands.add_parser("collect", help="write w1.csv and loss_std.csv of all records of a scale")
+    gather.add_argument("--results", type=Path, required=True, metavar="DIR", help="e.g. results/laptop")
+    options = parser.parse_args(arguments)
+    try:
+        if options.command == "collect":
+            collect(options.results)
+            return
+        check_choice("environment", options.environment, MRPS)
+        check_choice("method", options.method, METHODS)
+        settings = config_from(ToySettings, json.loads(options.settings))
+    except (ValueError, FileNotFoundError) as error:
+        sys.exit(f"pcbf-toy: {error}")
+    learners = len(settings.coefficients) * settings.num_seeds
+    progress = Progress(options.progress, f"{options.environment}/{options.method}", learners * settings.num_steps)
+    record = make_record(options.environment, options.method, settings, lambda step: progress(step * learners))
+    save_record(options.output, record)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+# The theory as executable checks.
+
+
+rule theory:
+    input:
+        toy_runs(["solitaire"], ["pcbf"]),
+    output:
+        "results/{scale}/theory/checks.csv",
+    log:
+        "results/{scale}/logs/theory.log",
+    benchmark:
+        "results/{scale}/benchmarks/theory.jsonl"
+    threads: 1
+    params:
+        version=1,  # bump to have the checks made again after a change of their code
+        settings=lambda w: compact_json(SETTINGS[w.scale]["theory"]),
+    shell:
+        "JAX_PLATFORMS=cpu NPROC={threads} OMP_NUM_THREADS={threads}"
+        " pcbf-theory --results results/{wildcards.scale} --settings {params.settings:q} > {log:q} 2>&1"

@@ -1,0 +1,207 @@
+"""Run records: what is read, what is chosen from it, and what is said when a file is not as agreed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pcbf_analysis.records import (
+    RecordError,
+    Results,
+    Setting,
+    chosen_coefficient,
+    evaluation_settings,
+    load_toy_record,
+    recorded_w1,
+    reported_w1,
+    seed_means,
+)
+
+W1_COLUMNS = ["env", "state", "method", "coefficient", "seed", "w1"]
+
+
+def frame(*rows: tuple[Any, ...]) -> pd.DataFrame:
+    return pd.DataFrame(list(rows), columns=W1_COLUMNS)
+
+
+def rewrite(path: Path, **changes: Any) -> None:
+    """Save the npz at `path` with some arrays replaced, or dropped where the new value is None."""
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files} | changes
+    np.savez(path, **{name: value for name, value in arrays.items() if value is not None})
+
+
+def test_a_record_holds_what_was_written(complete: Results) -> None:
+    record = complete.toy("chain", "pcbf")
+    assert record is not None
+    assert (record.env, record.method) == ("chain", "pcbf")
+    assert record.states.tolist() == list(range(1, 19))
+    assert record.quantiles.shape == (3, 2, 18, 50)
+    assert record.metadata["settings"]["num_steps"] == 100
+    curves = record.quantile_curves(5, 0.475)
+    np.testing.assert_array_equal(curves, record.quantiles[1, :, 4])
+    assert record.quantile_curves(19, 0.475) is None
+    assert record.quantile_curves(5, 0.3) is None
+    assert record.flow is not None
+    assert record.flow.coefficient == 0.475
+    assert record.residual is None
+
+
+def test_only_solitaire_records_hold_residuals(complete: Results) -> None:
+    for method, expected in [("pcbf", True), ("pcbf-independent", True), ("value_flows", False)]:
+        record = complete.toy("solitaire", method)
+        assert record is not None
+        assert (record.residual is not None) is expected
+
+
+def test_a_job_that_has_not_run_gives_none_and_empty_frames(empty: Results) -> None:
+    assert empty.toy("solitaire", "pcbf") is None
+    assert empty.w1().empty
+    assert empty.loss_std().empty
+    assert empty.theory_checks().empty
+    assert empty.manifest() == {}
+
+
+def test_an_unknown_name_suggests_the_nearest(empty: Results) -> None:
+    with pytest.raises(ValueError, match=r"`method='value_flow'` is unknown.*Did you mean 'value_flows'\?"):
+        empty.toy("solitaire", "value_flow")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"w1": None}, "lacks w1; delete it and run the job again"),
+        ({"levels": np.zeros(7)}, r"`quantiles` has shape \(3, 2, 1, 50\), but its axis L .* has length 7"),
+        ({"loss_std": np.zeros(3)}, r"`loss_std` has shape \(3,\), expected 2 axes"),
+        ({"flow_paths": None}, "lacks flow_paths"),
+        ({"residual_times": np.zeros((4, 5))}, "`residual_shared` has shape .* axis G"),
+        ({"metadata": np.array("{")}, "`metadata` is not JSON"),
+    ],
+)
+def test_a_malformed_record_says_what_is_wrong(
+    build: Callable[..., Results], changes: dict[str, Any], message: str
+) -> None:
+    path = build(environments=["solitaire"], methods=["pcbf"]).toy_path("solitaire", "pcbf")
+    rewrite(path, **changes)
+    with pytest.raises(RecordError, match=message):
+        load_toy_record(path)
+
+
+def test_a_file_that_is_no_npz_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "solitaire" / "pcbf.npz"
+    path.parent.mkdir()
+    path.write_bytes(b"half a file")
+    with pytest.raises(RecordError, match=r"not a readable npz.*`pcbf-toy run solitaire pcbf`"):
+        load_toy_record(path)
+
+
+def test_a_csv_without_its_columns_or_with_double_rows_is_refused(empty: Results) -> None:
+    path = empty.root / "toy" / "w1.csv"
+    path.parent.mkdir()
+    path.write_text("env,state\nsolitaire,0\n")
+    with pytest.raises(RecordError, match=r"lacks method, coefficient, seed, w1; it has env, state\."):
+        empty.w1()
+    frame(("chain", 1, "pcbf", 0.5, 0, 0.3), ("chain", 1, "pcbf", 0.5, 0, 0.4)).to_csv(path, index=False)
+    with pytest.raises(RecordError, match=r"more than one row for env chain, state 1, method pcbf, coefficient 0\.5"):
+        empty.w1()
+    path.write_text("")
+    with pytest.raises(RecordError, match="not a readable csv"):
+        empty.w1()
+
+
+def test_folders_that_are_not_there_are_named(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"nowhere` is not a folder; pass one that a run has made"):
+        Results(tmp_path / "nowhere")
+    with pytest.raises(RecordError, match="pass --paper"):
+        Results(tmp_path, tmp_path / "paper").paper_w1()
+
+
+def test_a_verdict_that_is_neither_true_nor_false_is_refused(build: Callable[..., Results]) -> None:
+    results = build(environments=[])
+    assert results.theory_checks()["holds"].tolist() == [True, True, False]
+    path = results.root / "theory" / "checks.csv"
+    path.write_text(path.read_text().replace("False", "perhaps"))
+    with pytest.raises(RecordError, match="`holds='perhaps'`"):
+        results.theory_checks()
+
+
+def test_a_manifest_must_be_a_json_object(empty: Results) -> None:
+    path = empty.root / "manifest.json"
+    path.write_text("[1]")
+    with pytest.raises(RecordError, match="holds a list"):
+        empty.manifest()
+    path.write_text("{")
+    with pytest.raises(RecordError, match="is not JSON"):
+        empty.manifest()
+
+
+def test_the_chosen_coefficient_has_the_lowest_mean_over_seeds() -> None:
+    w1 = frame(
+        ("solitaire", 0, "pcbf", 0.0, 0, 0.1),
+        ("solitaire", 0, "pcbf", 0.0, 1, 0.4),  # mean 0.25
+        ("solitaire", 0, "pcbf", 0.5, 0, 0.2),
+        ("solitaire", 0, "pcbf", 0.5, 1, 0.2),  # mean 0.20
+        ("solitaire", 0, "value_flows", 0.9, 0, 0.0),
+    )
+    assert chosen_coefficient(w1, "solitaire") == 0.5
+    assert chosen_coefficient(w1, "solitaire", "value_flows") == 0.9
+    assert chosen_coefficient(w1, "solitaire", "pcbf-independent") is None
+    assert chosen_coefficient(w1, "bernoulli") is None
+
+
+def test_of_equal_coefficients_the_smaller_is_chosen() -> None:
+    w1 = frame(("bernoulli", 0, "pcbf", 0.4, 0, 0.1), ("bernoulli", 0, "pcbf", 0.2, 0, 0.1))
+    assert chosen_coefficient(w1, "bernoulli") == 0.2
+
+
+def test_the_chain_is_judged_on_all_four_evaluation_states_and_no_other() -> None:
+    def rows(coefficient: float, values: dict[int, float]) -> list[tuple[Any, ...]]:
+        return [("chain", state, "pcbf", coefficient, 0, value) for state, value in values.items()]
+
+    w1 = frame(
+        *rows(0.0, {1: 0.1, 5: 0.1, 10: 0.1}),  # state 18 is missing, so this one cannot be judged
+        *rows(0.5, {1: 0.1, 5: 0.2, 10: 0.3, 18: 0.4, 7: 9.0}),  # mean 0.25 without state 7
+        *rows(0.9, {1: 0.3, 5: 0.3, 10: 0.3, 18: 0.3, 7: 0.0}),  # mean 0.30
+    )
+    assert chosen_coefficient(w1, "chain") == 0.5
+    coefficients, means = seed_means(w1, "chain", "pcbf")
+    np.testing.assert_array_equal(coefficients, [0.0, 0.5, 0.9])
+    np.testing.assert_allclose(means, [[np.nan], [0.25], [0.3]])
+
+
+def test_without_rows_there_are_no_means() -> None:
+    coefficients, means = seed_means(frame(), "chain", "pcbf")
+    assert coefficients.shape == (0,)
+    assert means.shape == (0, 0)
+
+
+def test_cells_are_read_by_seed_and_nearby_coefficient() -> None:
+    w1 = frame(
+        ("chain", 5, "pcbf", 0.1 + 0.2, 1, 0.7),
+        ("chain", 5, "pcbf", 0.3, 0, 0.6),
+        ("chain", 10, "pcbf", 0.3, 0, 0.1),
+    )
+    np.testing.assert_array_equal(recorded_w1(w1, Setting("chain", 5), "pcbf", 0.3), [0.6, 0.7])
+    assert recorded_w1(w1, Setting("chain", 5), "pcbf", None).size == 0
+
+
+def test_the_papers_numbers_cover_the_six_settings(empty: Results) -> None:
+    paper, settings = empty.paper_w1(), evaluation_settings()
+    assert [(s.env, s.state) for s in settings] == [
+        ("solitaire", 0),
+        ("bernoulli", 0),
+        *(("chain", s) for s in (1, 5, 10, 18)),
+    ]
+    assert len(paper) == 24
+    pcbf = [reported_w1(paper, setting, "pcbf", None) for setting in settings]
+    assert pcbf == [0.116, 0.023, 0.334, 0.586, 0.539, 0.352]
+    flows = [[reported_w1(paper, setting, "value_flows", dcfm) for dcfm in (0.0, 0.5, 1.0)] for setting in settings]
+    assert flows[3] == [0.796, 6.075, 6.856]
+    assert all(low < middle < high for low, middle, high in flows)  # Value Flows degrades with dcfm
+    assert np.isnan(reported_w1(paper, settings[0], "value_flows", 0.25))
+    assert np.isnan(reported_w1(paper, settings[0], "pcbf-independent", 0.5))

@@ -1,0 +1,235 @@
+"""The live display: what it reads from Snakemake's output and the jobs, and what it makes of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pcbf_analysis.progress import (
+    COMPILE_WORK,
+    START_UP_WORK,
+    Display,
+    Job,
+    Progress,
+    RunLog,
+    clock,
+    config_of,
+    describe,
+    overall_fraction,
+    plan_work,
+    read_progress,
+    remaining_seconds,
+    watch,
+)
+from pcbf_analysis.settings import load_scale
+
+REPOSITORY = Path(__file__).parents[2]
+
+PLAN = """\
+Building DAG of jobs...
+Job stats:
+job            count
+-----------  -------
+toy                3
+figure             1
+all                1
+total              5
+
+Select jobs to execute...
+Execute 2 jobs...
+"""
+START = """\
+
+[Mon Jan  5 10:00:00 2026]
+localrule toy:
+    output: results/smoke/toy/runs/solitaire/{method}.npz
+    log: results/smoke/logs/toy/solitaire/{method}.log
+    jobid: {jobid}
+    reason: Missing output files: results/smoke/toy/runs/solitaire/{method}.npz
+    wildcards: scale=smoke, env=solitaire, method={method}
+    resources: tmpdir=/tmp
+Shell command: pcbf-toy run solitaire {method}
+"""
+FINISH = """\
+[Mon Jan  5 10:00:09 2026]
+Finished jobid: {jobid} (Rule: toy)
+1 of 5 steps (20%) done
+"""
+FAIL = """\
+RuleException:
+CalledProcessError in file "rules/toy.smk", line 23:
+Command 'set -euo pipefail;  pcbf-toy run solitaire pcbf' returned non-zero exit status 3.
+[Mon Jan  5 10:00:09 2026]
+Error in rule toy:
+    message: None
+    jobid: {jobid}
+    output: results/smoke/toy/runs/solitaire/pcbf.npz
+    log: results/smoke/logs/toy/solitaire/pcbf.log (check log file(s) for error details)
+    shell:
+        pcbf-toy run solitaire pcbf
+        (command exited with non-zero exit code)
+Logfile results/smoke/logs/toy/solitaire/pcbf.log:
+"""
+PCBF, VALUE_FLOWS = Job("toy", ("solitaire", "pcbf")), Job("toy", ("solitaire", "value_flows"))
+
+
+def read(text: str) -> RunLog:
+    run = RunLog()
+    for line in text.splitlines():
+        run.feed(line)
+    return run
+
+
+def test_the_log_tells_what_is_planned_running_and_finished():
+    start = START.format(method="pcbf", jobid=2) + START.format(method="value_flows", jobid=7)
+    run = read(PLAN + start + FINISH.format(jobid=2))
+    assert run.planned == {"toy": 3, "figure": 1, "all": 1}
+    assert run.finished == [PCBF]
+    assert run.running == {7: VALUE_FLOWS}
+    assert not run.nothing_to_do
+
+
+def test_the_log_tells_what_failed_and_how():
+    run = read(PLAN + START.format(method="pcbf", jobid=2) + FAIL.format(jobid=2))
+    (failure,) = run.failures
+    assert failure.job == PCBF
+    assert failure.exit_code == 3
+    assert failure.logs == (Path("results/smoke/logs/toy/solitaire/pcbf.log"),)
+    assert not run.running
+
+
+def test_the_log_tells_when_nothing_is_to_be_done():
+    assert read("Nothing to be done (all requested files are present and up to date).").nothing_to_do
+
+
+def test_the_work_of_a_job_is_its_gradient_steps():
+    settings = load_scale(REPOSITORY / "config/scales/smoke.yaml", {"toy": {"num_seeds": 2, "num_steps": 500}})
+    work = plan_work(settings)
+    num_coefficients = len(settings["toy"]["dcfm_weights"])
+    assert len(work) == 9
+    assert work[VALUE_FLOWS.name] == START_UP_WORK + COMPILE_WORK + num_coefficients * 2 * 500
+
+
+def test_jobs_count_by_their_work_not_by_their_number():
+    work = {"toy-a": 1000.0, "toy-b": 9000.0}
+    run = RunLog()
+    run.planned.update({"toy": 2})
+    run.running[1] = Job("toy", ("b",))
+    assert overall_fraction(run, work, {"toy-b": Progress(50, 100, 1.0)}) == pytest.approx(0.45)
+    run.finished.append(run.running.pop(1))
+    assert overall_fraction(run, work, {}) == pytest.approx(0.9)
+    run.finished.append(Job("toy", ("a",)))
+    assert overall_fraction(run, work, {}) == 1.0
+
+
+def test_jobs_to_come_count_with_the_mean_of_those_not_started():
+    work = {"toy-a": 1000.0, "toy-b": 3000.0, "toy-c": 5000.0}
+    run = RunLog()
+    run.planned.update({"toy": 2})  # one of the three is up to date, Snakemake does not say which
+    run.finished.append(Job("toy", ("a",)))
+    assert overall_fraction(run, work, {}) == pytest.approx(1000 / (1000 + (3000 + 5000) / 2))
+
+
+def test_a_failed_job_no_longer_counts_as_to_come():
+    run = read(PLAN + START.format(method="pcbf", jobid=2) + FAIL.format(jobid=2))
+    assert overall_fraction(run, {}, {}) == pytest.approx(1 / 5)
+
+
+def test_time_left_is_that_of_the_pace_so_far():
+    assert remaining_seconds(0.25, 60.0) == pytest.approx(180.0)
+    assert remaining_seconds(1.0, 60.0) == 0.0
+    assert remaining_seconds(0.0, 60.0) is None
+
+
+def test_progress_files_of_earlier_runs_and_broken_ones_are_left_out(tmp_path):
+    said = {"job": "x", "done": 30, "total": 120, "unit": "steps", "started": 100.0, "updated": 110.0, "pid": 1}
+    (tmp_path / "new.json").write_text(json.dumps(said), encoding="utf-8")
+    (tmp_path / "old.json").write_text(json.dumps({**said, "updated": 90.0}), encoding="utf-8")
+    (tmp_path / "broken.json").write_text("{", encoding="utf-8")
+    found = read_progress(tmp_path, since=95.0)
+    assert found == {"new": Progress(30, 120, 3.0)}
+    assert found["new"].fraction == 0.25
+
+
+def test_the_line_says_what_a_reader_wants_to_know():
+    run = read(PLAN + START.format(method="pcbf", jobid=2) + FINISH.format(jobid=2))
+    run.running[3] = VALUE_FLOWS
+    line = describe(run, 0.5, 65.0, {VALUE_FLOWS.name: Progress(30, 120, 1234.0)})
+    assert " 50 %" in line
+    assert "1:05 elapsed, about 1:05 left" in line
+    assert "1/5 jobs" in line
+    assert "toy solitaire/value_flows 25 % (1,234 steps/s)" in line
+
+
+def test_clock():
+    assert [clock(seconds) for seconds in (5, 65, 3700)] == ["0:05", "1:05", "1:01:40"]
+
+
+def test_without_a_terminal_lines_come_at_most_every_ten_seconds():
+    stream = io.StringIO()
+    display = Display(stream)
+    for now in (0.0, 5.0, 9.9, 10.0, 15.0, 20.0):
+        display.show(0.5, f"at {now}", now)
+    assert stream.getvalue().splitlines() == ["at 0.0", "at 10.0", "at 20.0"]
+
+
+def test_the_config_of_a_command_line():
+    command = ["snakemake", "--config", "scale=smoke", 'toy={"num_steps": 50}', "--cores", "all"]
+    assert config_of(command) == {"scale": "smoke", "toy": {"num_steps": 50}}
+
+
+def test_watch_reports_success_and_keeps_the_log(tmp_path):
+    stream = io.StringIO()
+    text = PLAN + START.format(method="pcbf", jobid=2) + FINISH.format(jobid=2)
+    code = watch([sys.executable, "-c", f"print({text!r})"], tmp_path, {}, stream)
+    assert code == 0
+    assert stream.getvalue().splitlines()[-1].startswith("all 5 jobs done")
+    assert "Finished jobid: 2" in (tmp_path / "logs/snakemake.log").read_text(encoding="utf-8")
+
+
+def test_watch_shows_the_end_of_a_failed_jobs_log(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    log = tmp_path / "results/smoke/logs/toy/solitaire/pcbf.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("\n".join(f"line {i}" for i in range(100)) + "\nthe loss is not a number\n", encoding="utf-8")
+    stream = io.StringIO()
+    text = PLAN + START.format(method="pcbf", jobid=2) + FAIL.format(jobid=2)
+    code = watch([sys.executable, "-c", f"print({text!r}); raise SystemExit(1)"], tmp_path, {}, stream)
+    assert code == 1
+    assert "toy solitaire/pcbf failed with exit code 3" in stream.getvalue()
+    assert "  the loss is not a number" in stream.getvalue()
+    assert "line 10\n" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_reaches_the_child_and_its_end_is_awaited(checkout, number):
+    child = (
+        "import pathlib, signal, sys, time\n"
+        "def stop(number, frame):\n"
+        "    pathlib.Path('stopped').write_text(str(number)); sys.exit(1)\n"
+        f"signal.signal({int(number)}, stop)\n"
+        "pathlib.Path('ready').touch()\n"
+        "time.sleep(60)\n"
+    )
+    command = [sys.executable, "-m", "pcbf_analysis.progress", "--", sys.executable, "-c", child]
+    process = subprocess.Popen(command, cwd=checkout, stdout=subprocess.PIPE, text=True)
+    while not (checkout / "ready").exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert (checkout / "stopped").read_text() == str(int(number))
+    assert "interrupted" in output
+
+
+def test_bad_settings_stop_before_anything_starts(checkout, run_module):
+    done = run_module(checkout, "pcbf_analysis.progress", "--", "false", "--config", "scale=smok")
+    assert done.returncode == 1
+    assert done.stderr.strip() == "scale = smok: must be one of smoke, laptop, paper; did you mean smoke?"

@@ -1,0 +1,196 @@
+"""Settings of a scale: what is refused and how, and how they are cut into jobs."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pcbf_analysis.settings import (
+    ENVIRONMENTS,
+    METHODS,
+    SCALES,
+    SettingsError,
+    compact_json,
+    differences,
+    load_scale,
+    load_scales,
+    settings_hash,
+    toy_job,
+    toy_work,
+)
+from pcbf_baselines.toy import ToySettings
+from pcbf_core.config import config_from
+from pcbf_core.flow import SOLVERS
+from pcbf_core.mrp import MRPS
+from pcbf_core.networks import ACTIVATIONS
+
+REPOSITORY = Path(__file__).parents[2]
+SMOKE = REPOSITORY / "config/scales/smoke.yaml"
+
+
+@pytest.fixture
+def laptop(checkout: Path) -> Path:
+    return checkout / "config/scales/laptop.yaml"
+
+
+def edit(path: Path, **changes: Any) -> None:
+    """Replace values of the toy section in a scale file; None removes the key."""
+    settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    settings["toy"].update(changes)
+    settings["toy"] = {name: value for name, value in settings["toy"].items() if value is not None}
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_scale_is_valid(scale):
+    settings = load_scale(REPOSITORY / f"config/scales/{scale}.yaml")
+    assert set(settings) == {"toy", "theory"}
+
+
+def test_no_scale_file_is_unknown():
+    assert {path.stem for path in (REPOSITORY / "config/scales").iterdir()} == set(SCALES)
+
+
+def test_schema_knows_the_core():
+    schema = yaml.safe_load((REPOSITORY / "config/schemas/scale.schema.yaml").read_text(encoding="utf-8"))
+    toy, grids = schema["properties"]["toy"]["properties"], schema["$defs"]["control_weights"]["properties"]
+    assert set(toy["solver"]["enum"]) == set(SOLVERS)
+    assert set(toy["activation"]["enum"]) == set(ACTIVATIONS)
+    assert set(toy) == set(schema["properties"]["toy"]["required"])
+    assert list(grids) == list(ENVIRONMENTS) == list(MRPS)
+    assert {env: grid["items"]["maximum"] for env, grid in grids.items()} == {env: MRPS[env].discount for env in MRPS}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"num_steps": -5}, "toy.num_steps = -5: must be >= 1"),
+        ({"num_steps": 50.0}, "toy.num_steps = 50.0: must be an integer >= 1"),
+        ({"num_steps": True}, "toy.num_steps = true: must be an integer >= 1"),
+        ({"hold_fraction": 1.5}, "toy.hold_fraction = 1.5: must be >= 0 and <= 1"),
+        ({"polyak_rate": float("nan")}, "toy.polyak_rate = NaN: must be a number > 0 and <= 1"),
+        ({"learning_rate": "5e-3"}, "must be a number > 0; YAML reads this as text, write 0.005"),
+        ({"solver": "heunn"}, 'toy.solver = "heunn": must be one of euler, midpoint, heun; did you mean heun?'),
+        ({"stratified": "yes"}, 'toy.stratified = "yes": must be true or false'),
+        ({"hidden_sizes": []}, "toy.hidden_sizes = []: must be a list of at least 1"),
+        ({"hidden_sizes": [64, 0]}, "toy.hidden_sizes[1] = 0: must be >= 1"),
+        ({"dcfm_weights": [0.0, 0.0]}, "toy.dcfm_weights = [0.0, 0.0]: must be a list without repetition"),
+        ({"num_step": 3}, "toy.num_step = 3: unknown key; did you mean num_steps?"),
+        ({"num_steps": None}, "toy.num_steps is missing: must be an integer >= 1"),
+        (
+            {"control_weights": {"solitaire": [0.0], "bernoulli": [0.6], "chain": [0.0]}},
+            "[0] = 0.6: must be >= 0 and <= 0.5",
+        ),
+    ],
+)
+def test_a_bad_value_is_named_with_what_is_allowed(laptop, changes, sentence):
+    edit(laptop, **changes)
+    with pytest.raises(SettingsError) as error:
+        load_scale(laptop)
+    assert str(error.value).startswith("config/scales/laptop.yaml: toy.")
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_every_fault_has_its_sentence(laptop):
+    edit(laptop, num_steps=0, batch_size=0)
+    with pytest.raises(SettingsError) as error:
+        load_scale(laptop)
+    assert len(str(error.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("toy: [", "line 1 cannot be read as YAML"),
+        ("toy: {num_steps: 1,\n  num_steps: 2}", "line 2 cannot be read as YAML: the key num_steps stands there twice"),
+        ("5", "holds 5: must be a mapping of sections"),
+    ],
+)
+def test_an_unreadable_file_is_named_with_the_line(laptop, text, sentence):
+    laptop.write_text(text, encoding="utf-8")
+    with pytest.raises(SettingsError, match=r"^config/scales/laptop\.yaml: ") as error:
+        load_scale(laptop)
+    assert sentence in str(error.value)
+
+
+def test_overrides_replace_key_by_key_and_lists_whole():
+    plain, changed = load_scale(SMOKE), load_scale(SMOKE, {"toy": {"num_steps": 50, "hidden_sizes": [8]}})
+    assert changed["toy"] == {**plain["toy"], "num_steps": 50, "hidden_sizes": [8]}
+    assert changed["theory"] == plain["theory"]
+
+
+def test_a_bad_override_is_blamed_on_the_command_line():
+    with pytest.raises(SettingsError, match=r"^--config: toy\.num_steps = -5: must be >= 1$"):
+        load_scale(SMOKE, {"toy": {"num_steps": -5}})
+
+
+def test_snakemake_hands_over_text_and_it_is_read_as_json():
+    config = {
+        "scale": "smoke",
+        "toy": {"num_steps": "50", "learning_rate": "1e-3", "solver": "heun", "stratified": "false"},
+    }
+    scale, settings = load_scales(REPOSITORY, config)
+    toy = settings["smoke"]["toy"]
+    assert scale == "smoke"
+    assert (toy["num_steps"], toy["learning_rate"], toy["solver"], toy["stratified"]) == (50, 0.001, "heun", False)
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"scale": "laptp"}, "scale = laptp: must be one of smoke, laptop, paper; did you mean laptop?"),
+        ({"scal": "smoke"}, '--config: scal = "smoke": unknown key; did you mean scale?'),
+        ({"xyz": "1"}, "--config: xyz = 1: unknown key; known are scale, toy, theory"),
+    ],
+)
+def test_an_unknown_scale_or_section_gets_a_suggestion(config, sentence):
+    with pytest.raises(SettingsError) as error:
+        load_scales(REPOSITORY, config)
+    assert str(error.value) == sentence
+
+
+def test_laptop_is_the_default():
+    assert load_scales(REPOSITORY, {})[0] == "laptop"
+
+
+def test_a_job_depends_on_its_own_grid_only():
+    plain = load_scale(SMOKE)
+    changed = load_scale(SMOKE, {"toy": {"dcfm_weights": [0.25], "control_weights": {"chain": [0.1]}}})
+    different = {
+        (env, method)
+        for env in ENVIRONMENTS
+        for method in METHODS
+        if toy_job(plain, env, method) != toy_job(changed, env, method)
+    }
+    assert different == {("chain", "pcbf"), *((env, "value_flows") for env in ENVIRONMENTS)}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_job_can_be_read_by_the_experiment(scale):
+    settings = load_scale(REPOSITORY / f"config/scales/{scale}.yaml")
+    for env, method in itertools.product(ENVIRONMENTS, METHODS):
+        job = toy_job(settings, env, method)
+        assert set(job) == {field.name for field in dataclasses.fields(ToySettings)}  # nothing is left to defaults
+        assert config_from(ToySettings, job).num_steps == settings["toy"]["num_steps"]
+
+
+def test_work_counts_the_steps_of_all_learners():
+    settings = load_scale(SMOKE, {"toy": {"num_seeds": 2, "num_steps": 10, "dcfm_weights": [0.0, 0.5, 1.0]}})
+    assert toy_work(toy_job(settings, "chain", "value_flows")) == 3 * 2 * 10
+
+
+def test_the_hash_ignores_order_and_nothing_else():
+    assert settings_hash({"a": 1, "b": [2, 3]}) == settings_hash(json.loads('{"b": [2, 3],  "a": 1}'))
+    assert settings_hash({"a": 1, "b": [2, 3]}) != settings_hash({"a": 1, "b": [3, 2]})
+    assert compact_json({"b": 0.5, "a": "γ"}) == '{"a":"γ","b":0.5}'
+
+
+def test_differences_name_the_key():
+    assert list(differences({"toy": {"a": 1, "b": 2}}, {"toy": {"a": 1, "b": 3}})) == ["toy.b: 2, not 3"]
