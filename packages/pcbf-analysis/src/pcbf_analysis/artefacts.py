@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from pcbf_analysis.figures import (
 )
 from pcbf_analysis.records import Results
 from pcbf_analysis.tables import Table
+from pcbf_core.files import atomic_write
 
 # What a file says about its making: nothing that changes from day to day or from one patch release to the next.
 _METADATA: dict[str, dict[str, None]] = {
@@ -162,13 +162,8 @@ def write(results: Results, artefact: Artefact) -> list[Path]:
 
 def write_atomically(path: Path, content: bytes) -> Path:
     """`path`, which now holds `content`; a reader never sees a part of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with atomic_write(path, "wb") as file:
+        file.write(content)
     return path
 
 

@@ -69,5 +69,5 @@ def train_chunk(
 
 
 def init_many(learner: Learner, keys: Array) -> LearnerState:
-    """Fresh states for several seeds, stacked on axis 0."""
-    return jax.jit(jax.vmap(learner.init))(keys)
+    """Fresh states for several seeds, stacked on axis 0; compiled without optimisation, as it runs once."""
+    return jax.jit(jax.vmap(learner.init), compiler_options={"xla_backend_optimization_level": 0})(keys)

@@ -1,0 +1,109 @@
+"""Toy records: contents, determinism, what the grid shares, tables, and the command's errors."""
+
+import csv
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pcbf_baselines import toy
+from pcbf_baselines.toy import ToySettings, collect, main, make_record, save_record
+from pcbf_core.mrp import MRPS
+
+TINY = {
+    "coefficients": [0.0, 0.5],
+    "num_seeds": 2,
+    "num_steps": 4,
+    "batch_size": 8,
+    "hidden_sizes": [4],
+    "num_flow_steps": 2,
+    "num_flow_times": 2,
+    "num_eval_steps": 3,
+    "num_eval_samples": 64,
+}
+SETTINGS = ToySettings(**{**TINY, "coefficients": (0.0, 0.5), "hidden_sizes": (4,)})
+
+
+@pytest.fixture(scope="module")
+def solitaire() -> dict[str, np.ndarray]:
+    return make_record("solitaire", "pcbf", SETTINGS)
+
+
+def test_w1_is_the_distance_of_the_recorded_law(solitaire):
+    law = MRPS["solitaire"].return_law(0)
+    for i in range(2):
+        for j in range(2):
+            from_quantiles = law.wasserstein1(solitaire["quantiles"][i, j, 0])
+            assert solitaire["w1"][i, j, 0] == pytest.approx(from_quantiles, abs=0.1)
+    assert (np.diff(solitaire["quantiles"], axis=-1) >= 0).all()
+
+
+def test_shapes_and_residuals(solitaire):
+    assert solitaire["loss_history"].shape == (2, 2, 4)
+    assert solitaire["flow_paths"].shape == (1, toy.NUM_PATH_STEPS + 1, toy.NUM_PARTICLES)
+    assert solitaire["residual_shared"].shape == (2, 4, 33)
+    for row, steps in enumerate(solitaire["residual_steps"]):
+        for name in ("residual_times", "residual_shared", "residual_independent"):
+            values = solitaire[name][..., row, :]
+            assert np.isfinite(values[..., : steps + 1]).all() and np.isnan(values[..., steps + 1 :]).all()
+    np.testing.assert_allclose(solitaire["residual_shared"][:, :, 0], 0, atol=1e-6)  # r_corr(0) = 0 when noise is shared
+    assert (solitaire["residual_independent"][:, :, 0] > 0.5).all()
+
+
+def test_the_same_settings_give_the_same_bytes(solitaire, tmp_path: Path):
+    save_record(tmp_path / "one.npz", solitaire)
+    save_record(tmp_path / "two.npz", make_record("solitaire", "pcbf", SETTINGS))
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
+
+
+def test_seeds_differ_and_a_run_does_not_depend_on_its_neighbours_in_the_grid(solitaire):
+    assert solitaire["w1"][0, 0, 0] != solitaire["w1"][0, 1, 0]
+    alone = make_record("solitaire", "pcbf", dataclasses.replace(SETTINGS, coefficients=(0.5,), num_seeds=1))
+    np.testing.assert_allclose(alone["loss_history"][0, 0], solitaire["loss_history"][1, 0], rtol=1e-4)
+    np.testing.assert_allclose(alone["quantiles"][0, 0], solitaire["quantiles"][1, 0], atol=1e-4)
+
+
+def test_command_writes_record_progress_and_tables(tmp_path: Path):
+    for method in ("value_flows", "pcbf-independent"):
+        output = tmp_path / f"toy/runs/bernoulli/{method}.npz"
+        progress = tmp_path / "progress.json"
+        arguments = ["run", "bernoulli", method, "--settings", json.dumps(TINY), "--output", str(output)]
+        main([*arguments, "--progress", str(progress)])
+        state = json.loads(progress.read_text())
+        assert state["done"] == state["total"] == 2 * 2 * 4
+    main(["collect", "--results", str(tmp_path)])
+    with open(tmp_path / "toy/w1.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 2 * 2
+    assert list(rows[0]) == ["env", "state", "method", "coefficient", "seed", "w1"]
+    assert {row["method"] for row in rows} == {"value_flows", "pcbf-independent"}
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_collect_without_records_says_what_to_do(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match="pcbf-toy run"):
+        collect(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["solitair", "pcbf"], "Did you mean 'solitaire'"),
+        (["solitaire", "value_flow"], "Did you mean 'value_flows'"),
+        (["chain", "pcbf", "--settings", '{"num_step": 3}'], "Did you mean 'num_steps'"),
+        (["chain", "pcbf", "--settings", '{"num_steps": 0}'], "num_steps=0"),
+        (["chain", "pcbf", "--settings", '{"coefficients": []}'], "at least one number"),
+        (["chain", "pcbf", "--settings", "{"], "Expecting"),
+    ],
+)
+def test_bad_input_fails_with_a_sentence(arguments: list[str], message: str, tmp_path: Path):
+    with pytest.raises(SystemExit, match=message):
+        main(["run", *arguments, "--output", str(tmp_path / "x.npz")])
+    assert not (tmp_path / "x.npz").exists()
+
+
+def test_divergence_is_an_error_not_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(toy, "train", lambda *args: (None, np.full((2, 2, 4), np.nan)))
+    with pytest.raises(FloatingPointError, match="pcbf on chain diverged"):
+        make_record("chain", "pcbf", SETTINGS)
