@@ -131,6 +131,7 @@ def toy_record(env: str, method: str, coefficients: Iterable[float], num_seeds: 
         record |= flow_arrays(env, float(coefficients[len(coefficients) // 2]), num_particles=40)
     if env == "solitaire" and method != "value_flows":
         record |= residual_arrays(num_seeds, scale=1.0 if method == "pcbf" else 1.3)
+        record["flow_coefficient"] = np.float64(coefficients[len(coefficients) // 2])
     return record
 
 

@@ -155,14 +155,16 @@ def test_the_star_marks_the_chosen_coefficient_and_the_dotted_line_the_paper(com
 def test_relative_loss_deviation_starts_at_one(complete: Results) -> None:
     relative = draw("var-reduction", complete).axes[0]
     curves = [np.asarray(line.get_ydata()) for line in relative.lines if line.get_marker() not in ("", "None")]
-    assert len(curves) == 6  # three environments, shared and independent noise
+    assert len(curves) == 3  # one per environment, with shared noise
     assert all(curve[0] == pytest.approx(1) for curve in curves)
+    assert all((np.diff(curve) < 0).all() for curve in curves)  # as the synthetic loss std falls with λ
 
 
 def test_residuals_are_drawn_on_each_budgets_own_grid(complete: Results) -> None:
     panels = draw("residual", complete).axes
     assert [len(np.asarray(panel.lines[0].get_xdata())) for panel in panels] == [5, 9, 17, 33]
     assert all(np.asarray(panel.lines[0].get_ydata())[0] == 0 for panel in panels)
+    assert "shared noise (PCBF), λ = 0.45" in legend_texts(draw("residual", complete))
 
 
 def test_the_chain_figure_states_its_choice_of_states(complete: Results) -> None:

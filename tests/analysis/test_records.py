@@ -57,6 +57,7 @@ def test_only_solitaire_records_hold_residuals(complete: Results) -> None:
         record = complete.toy("solitaire", method)
         assert record is not None
         assert (record.residual is not None) is expected
+        assert (record.flow is not None) is (method == "pcbf")
 
 
 def test_a_job_that_has_not_run_gives_none_and_empty_frames(empty: Results) -> None:
@@ -79,6 +80,7 @@ def test_an_unknown_name_suggests_the_nearest(empty: Results) -> None:
         ({"levels": np.zeros(7)}, r"`quantiles` has shape \(3, 2, 1, 50\), but its axis L .* has length 7"),
         ({"loss_std": np.zeros(3)}, r"`loss_std` has shape \(3,\), expected 2 axes"),
         ({"flow_paths": None}, "lacks flow_paths"),
+        ({"flow_coefficient": None}, "lacks flow_coefficient"),
         ({"residual_times": np.zeros((4, 5))}, "`residual_shared` has shape .* axis G"),
         ({"metadata": np.array("{")}, "`metadata` is not JSON"),
     ],

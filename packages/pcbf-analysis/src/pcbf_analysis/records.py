@@ -39,7 +39,6 @@ _SHAPES = {
     "loss_std": "CS",
 }
 _FLOW_SHAPES = {
-    "flow_coefficient": "",
     "flow_times": "T",
     "flow_paths": "NTP",
     "density_values": "NV",
@@ -48,6 +47,7 @@ _FLOW_SHAPES = {
     "arrow_points": "NZ",
     "arrow_velocity": "NAZ",
 }
+_MODEL_SHAPES = {"flow_coefficient": ""}  # of the model behind flow and residual
 _RESIDUAL_SHAPES = {
     "residual_steps": "K",
     "residual_times": "KG",
@@ -102,6 +102,7 @@ class FlowRecord:
 class ResidualRecord:
     """r_corr(t, N) of eq:rcorr on the grid of each solver budget, nan where a grid has no such point."""
 
+    coefficient: float
     steps: NDArray[np.integer]  # (K,)
     times: Floats  # (K, G)
     shared: Floats  # (S, K, G)
@@ -234,7 +235,7 @@ def load_toy_record(path: Path) -> ToyRecord:
     _check_shapes(path, arrays, _SHAPES, sizes)
     flow = residual = None
     if any(name in arrays for name in _FLOW_SHAPES):
-        _check_shapes(path, arrays, _FLOW_SHAPES, sizes)
+        _check_shapes(path, arrays, _MODEL_SHAPES | _FLOW_SHAPES, sizes)
         flow = FlowRecord(
             coefficient=float(arrays["flow_coefficient"]),
             times=arrays["flow_times"],
@@ -242,8 +243,11 @@ def load_toy_record(path: Path) -> ToyRecord:
             **{name: arrays[name] for name in _FLOW_SHAPES if not name.startswith("flow_")},
         )
     if any(name in arrays for name in _RESIDUAL_SHAPES):
-        _check_shapes(path, arrays, _RESIDUAL_SHAPES, sizes)
-        residual = ResidualRecord(**{name.removeprefix("residual_"): arrays[name] for name in _RESIDUAL_SHAPES})
+        _check_shapes(path, arrays, _MODEL_SHAPES | _RESIDUAL_SHAPES, sizes)
+        residual = ResidualRecord(
+            coefficient=float(arrays["flow_coefficient"]),
+            **{name.removeprefix("residual_"): arrays[name] for name in _RESIDUAL_SHAPES},
+        )
     plain = {name: arrays[name] for name in _SHAPES}
     return ToyRecord(env, method, **plain, metadata=_metadata(path, arrays), flow=flow, residual=residual)
 

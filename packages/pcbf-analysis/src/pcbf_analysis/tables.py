@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +52,7 @@ class Column:
     heading: str
     digits: int | None = None  # decimals; None writes four significant digits
     is_number: bool = True
-    is_text: bool = False  # sentences, which may take several lines
+    share: float | None = None  # of the line's width in LaTeX, for text that may take several lines
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,12 +81,12 @@ W1_COLUMNS = (
     Column("at_or_below", "At or below", is_number=False),
 )
 THEORY_COLUMNS = (
-    Column("id", "Check", is_number=False),
-    Column("statement", "Statement", is_number=False, is_text=True),
-    Column("label", "In the paper", is_number=False),
+    Column("id", "Check", is_number=False, share=0.16),
+    Column("statement", "Statement", is_number=False, share=0.3),
+    Column("label", "In the paper", is_number=False, share=0.16),
     Column("measured", "Measured"),
     Column("relation", "", is_number=False),
-    Column("expected", "Bound"),
+    Column("expected", "Bound or value"),
     Column("margin", "Margin"),
     Column("holds", "Holds", is_number=False),
 )
@@ -199,31 +199,33 @@ def to_markdown(table: Table, *, title: str, caption: str) -> str:
 
 def to_tex(table: Table, *, label: str, caption: str) -> str:
     """The table as LaTeX that needs `booktabs` (and `longtable` if it has more rows than a page)."""
-    specification = "".join(
-        r"p{0.38\linewidth}" if column.is_text else "r" if column.is_number else "l" for column in table.columns
-    )
-    headings = _tex_row(column.heading for column in table.columns)
-    body = _grouped(shown_rows(table)) or [rf"\multicolumn{{{len(table.columns)}}}{{c}}{{{theme.NO_RECORDS}}} \\"]
-    names = rf"\caption{{{tex_escape(caption)}}}", rf"\label{{tab:{label}}}"
+    columns = table.columns
+    specification = "".join(f"p{{{c.share}\\linewidth}}" if c.share else "r" if c.is_number else "l" for c in columns)
+    size = [r"\scriptsize", r"\setlength{\tabcolsep}{3pt}"] if any(c.share for c in columns) else [r"\small"]
+    heading = [r"\toprule", _tex_row([c.heading for c in columns], columns), r"\midrule"]
+    body = _tex_body(table) or [rf"\multicolumn{{{len(columns)}}}{{c}}{{{theme.NO_RECORDS}}} \\"]
+    names = [rf"\caption{{{tex_escape(caption)}}}", rf"\label{{tab:{label}}}"]
     if len(table.rows) > LONG_TABLE:
         lines = [
-            r"{\small",
+            r"\begingroup",
+            *size,
             rf"\begin{{longtable}}{{{specification}}}",
             rf"{names[0]} {names[1]} \\",
-            *(r"\toprule", headings, r"\midrule", r"\endfirsthead"),
-            *(r"\toprule", headings, r"\midrule", r"\endhead"),
+            *(*heading, r"\endfirsthead"),
+            *(*heading, r"\endhead"),
             *(r"\bottomrule", r"\endfoot"),
             *body,
-            r"\end{longtable}}",
+            r"\end{longtable}",
+            r"\endgroup",
         ]
     else:
         lines = [
             r"\begin{table*}[t]",
             r"\centering",
             *names,
-            r"\small",
+            *size,
             rf"\begin{{tabular}}{{{specification}}}",
-            *(r"\toprule", headings, r"\midrule"),
+            *heading,
             *body,
             r"\bottomrule",
             r"\end{tabular}",
@@ -329,18 +331,25 @@ def tex_escape(text: str) -> str:
     return unicodedata.normalize("NFC", "".join(pieces))
 
 
-def _tex_row(cells: Iterable[str]) -> str:
-    return " & ".join(tex_escape(cell) for cell in cells) + r" \\"
+def _tex_row(cells: Sequence[str], columns: Sequence[Column]) -> str:
+    """One line of LaTeX; text in a column of limited width may break after an underscore."""
+    escaped = [tex_escape(cell) for cell in cells]
+    broken = [
+        cell.replace(r"\_", r"\_\allowbreak{}") if column.share else cell
+        for cell, column in zip(escaped, columns, strict=True)
+    ]
+    return " & ".join(broken) + r" \\"
 
 
-def _grouped(rows: Sequence[Sequence[str]]) -> list[str]:
+def _tex_body(table: Table) -> list[str]:
     """LaTeX rows with a little space wherever the first two cells change, if groups have several rows."""
+    rows = shown_rows(table)
     keys = [tuple(row[:2]) for row in rows]
     lines = []
     for index, row in enumerate(rows):
         if index and keys[index] != keys[index - 1] and len(set(keys)) < len(keys):
             lines.append(r"\addlinespace")
-        lines.append(_tex_row(row))
+        lines.append(_tex_row(row, table.columns))
     return lines
 
 

@@ -122,7 +122,9 @@ def density_legend(coefficient: float | None = None) -> list[Line2D]:
     return legend_lines([(style.label, style) for style in (learned, exact)])
 
 
-def learned_density(flow: FlowRecord, index: int, low: float, high: float) -> tuple[Floats, Floats]:
+def learned_density(
+    flow: FlowRecord, index: int, low: float, high: float, limit: int = MAX_CURVE_POINTS
+) -> tuple[Floats, Floats]:
     """Values in [low, high] and the learned density there, thinned but with every peak, without invisible tails."""
     values, density = flow.density_values[index], flow.density[index]
     seen = np.flatnonzero((values >= low) & (values <= high) & (density > LOG_DENSITY_FLOOR / 10))
@@ -131,7 +133,7 @@ def learned_density(flow: FlowRecord, index: int, low: float, high: float) -> tu
     shown = np.arange(max(seen[0] - 1, 0), min(seen[-1] + 2, len(values)))
     inner = shown[1:-1]
     peaks = inner[(density[inner] >= density[inner - 1]) & (density[inner] >= density[inner + 1])]
-    at = np.union1d(shown[thinned(len(shown))], peaks)
+    at = np.union1d(shown[thinned(len(shown), limit)], peaks)
     return values[at], density[at]
 
 

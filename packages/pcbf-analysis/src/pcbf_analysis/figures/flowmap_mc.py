@@ -52,6 +52,8 @@ def draw(results: Results) -> Figure:
         row, column = divmod(place, COLUMNS)
         top = figure.add_subplot(grid[2 * row, column])
         bottom = figure.add_subplot(grid[2 * row + 1, column], sharex=top)
+        for axes in (top, bottom):
+            axes.grid(False)  # 36 small panels read better without
         density_outline(top, edges, heights)
         top.set(title=f"s = {state}", xlim=value_range, yscale="log", ylim=limits)
         top.yaxis.set_minor_locator(NullLocator())
@@ -76,7 +78,7 @@ def draw(results: Results) -> Figure:
 
 def draw_density(axes: Axes, flow: FlowRecord, index: int) -> None:
     """The learned density at t = 1."""
-    values, density = learned_density(flow, index, *RETURN_RANGES["chain"])
+    values, density = learned_density(flow, index, *RETURN_RANGES["chain"], limit=100)
     colour = theme.METHODS["pcbf"].colour
     floor = LOG_DENSITY_FLOOR / 10
     axes.fill_between(values, floor, density, color=colour, alpha=0.3, linewidth=0, rasterized=True)

@@ -45,8 +45,14 @@ def draw(results: Results) -> Figure:
         if not any(shown):
             theme.empty_panel(axes)
     panels[0].set(ylabel=r"$r_{\mathrm{corr}}(t, N)$", ylim=(0, None))
-    figure.legend(handles=legend_lines([(s.label, s) for *_, s in CURVES]), loc="outside lower center", ncols=3)
+    named = [(f"{style.label}{at_coefficient(residuals.get(method))}", style) for method, _, style in CURVES]
+    figure.legend(handles=legend_lines(named), loc="outside lower center", ncols=3)
     return figure
+
+
+def at_coefficient(residual: ResidualRecord | None) -> str:
+    """The λ of the model, for a legend."""
+    return "" if residual is None else f", λ = {theme.number(residual.coefficient)}"
 
 
 def draw_curve(axes: Axes, residual: ResidualRecord, name: str, style: Style, budget: int) -> bool:

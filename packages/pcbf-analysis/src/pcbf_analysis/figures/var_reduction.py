@@ -14,10 +14,10 @@ from pcbf_analysis.theme import Style
 
 TITLE = "Standard deviation of the training loss against λ"
 CAPTION = (
-    "Standard deviation of the velocity regression loss over the last tenth of training, against λ. Left: relative to "
-    "the same seed at the smallest λ of the grid; right: as measured, on a logarithmic axis. Solid: shared noise "
-    "(PCBF); dashed: independent noise. Lines are means over seeds, bands Student's 95 % interval of the mean. λ ends "
-    "at the discount γ of each environment."
+    "Standard deviation of the velocity regression loss over the last tenth of training, against λ. Left: with shared "
+    "noise (PCBF), relative to the same seed at the smallest λ of the grid. Right: as measured, on a logarithmic axis, "
+    "with shared noise (solid) and with independent noise (dashed). Lines are means over seeds, bands Student's 95 % "
+    "interval of the mean. λ ends at the discount γ of each environment."
 )
 INPUTS = ("toy/loss_std.csv",)
 NOISE = {"pcbf": ("shared noise", "-"), "pcbf-independent": ("independent noise", "--")}
@@ -33,10 +33,11 @@ def draw(results: Results) -> Figure:
             coefficients, values = by_seed(frame, env, method)
             if values.size:
                 line = Style(style.label, style.colour, style.marker, linestyle)
-                draw_line(relative, coefficients, values / values[:1], line)
                 draw_line(raw, coefficients, values, line)
-    relative.set(xlabel="λ", ylabel="loss std, relative to the smallest λ", title="Relative")
-    raw.set(xlabel="λ", ylabel="loss std", title="Raw")
+                if method == "pcbf":
+                    draw_line(relative, coefficients, values / values[:1], line)
+    relative.set(xlabel="λ", ylabel="loss std, relative to the smallest λ", title="Shared noise, relative")
+    raw.set(xlabel="λ", ylabel="loss std", title="As measured")
     for axes in (relative, raw):
         axes.set_xlim(-0.03, 1.0)
         if not axes.lines:
@@ -44,6 +45,7 @@ def draw(results: Results) -> Figure:
     if relative.lines:
         relative.axhline(1, color="#999999", linewidth=0.6, zorder=1)
         relative.set_ylim(0, None)
+    if raw.lines:
         raw.set_yscale("log")
         theme.plain_log_axis(raw.yaxis)
     environments = legend_lines([(style.label, style) for style in theme.ENVIRONMENTS.values()], markers=True)
