@@ -154,7 +154,7 @@ def test_the_star_marks_the_chosen_coefficient_and_the_dotted_line_the_paper(com
 
 def test_relative_loss_deviation_starts_at_one(complete: Results) -> None:
     relative = draw("var-reduction", complete).axes[0]
-    curves = [np.asarray(line.get_ydata()) for line in relative.lines if line.get_marker() not in ("", "None")]
+    curves = [np.asarray(line.get_ydata()) for line in relative.lines if line.get_marker() in ("o", "s", "^")]
     assert len(curves) == 3  # one per environment, with shared noise
     assert all(curve[0] == pytest.approx(1) for curve in curves)
     assert all((np.diff(curve) < 0).all() for curve in curves)  # as the synthetic loss std falls with λ
@@ -189,19 +189,20 @@ def test_the_command_lists_figures_and_suggests_the_nearest(empty: Results, caps
 
 @pytest.mark.slow
 def test_two_builds_in_two_processes_give_the_same_small_files(complete: Results, tmp_path: Path) -> None:
+    labels = ["flowmap_combined", "flowmap_mc", "toy_sen"]  # arrows, rasterised areas, many panels, error bars
     folders = [tmp_path / name for name in ("first", "second")]
     builds = []
     for seed, folder in enumerate(folders):
         shutil.copytree(complete.root, folder)
-        command = [sys.executable, "-m", "pcbf_analysis.cli_artefacts", "figure", "all"]
+        command = [sys.executable, "-m", "pcbf_analysis.cli_artefacts", "figure", *labels]
         command += ["--results", str(folder), "--paper", str(complete.paper)]
         # another date and another order of sets: neither may leave a trace
         other = {"PYTHONHASHSEED": str(seed), "SOURCE_DATE_EPOCH": str(1_000_000_000 * (seed + 1))}
         builds.append(subprocess.Popen(command, env=os.environ | other, stdout=subprocess.DEVNULL))
         time.sleep(1.1)
-    assert [build.wait(timeout=300) for build in builds] == [0, 0]
+    assert [build.wait() for build in builds] == [0, 0]
     first, second = ({p.name: p.read_bytes() for p in (folder / "figures").iterdir()} for folder in folders)
-    assert set(first) == {f"{label}.{name}" for label in LABELS for name in ("pdf", "png", "svg")}
+    assert set(first) == {f"{label}.{name}" for label in labels for name in ("pdf", "png", "svg")}
     assert [name for name in first if first[name] != second[name]] == []
     large = {name: len(content) for name, content in first.items() if len(content) > 400_000}
     assert not [name for name in large if not name.endswith(".png")], large

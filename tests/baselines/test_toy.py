@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from pcbf_baselines import toy
 from pcbf_baselines.toy import ToySettings, collect, main, make_record, save_record
 from pcbf_core.mrp import MRPS
@@ -47,7 +48,9 @@ def test_shapes_and_residuals(solitaire):
         for name in ("residual_times", "residual_shared", "residual_independent"):
             values = solitaire[name][..., row, :]
             assert np.isfinite(values[..., : steps + 1]).all() and np.isnan(values[..., steps + 1 :]).all()
-    np.testing.assert_allclose(solitaire["residual_shared"][:, :, 0], 0, atol=1e-6)  # r_corr(0) = 0 when noise is shared
+    np.testing.assert_allclose(
+        solitaire["residual_shared"][:, :, 0], 0, atol=1e-6
+    )  # r_corr(0) = 0 when noise is shared
     assert (solitaire["residual_independent"][:, :, 0] > 0.5).all()
 
 

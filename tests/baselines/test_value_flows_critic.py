@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from pcbf_baselines.value_flows import ValueFlowsCritic, ValueFlowsCriticConfig
 from pcbf_core import PCBFCritic, PCBFCriticConfig, flow_map
 from pcbf_core.critic import noise_and_times
@@ -30,7 +31,9 @@ def test_without_dcfm_the_loss_is_pcbf_at_zero_control_weight():
     draw_key, _ = jax.random.split(KEY)  # PCBF keeps a second key for the independent-noise ablation
     theirs = value_flows(dcfm_weight=0.0)
     pcbf, _ = loss(ours, state)
-    vf, _ = loss(theirs, theirs.init(jax.random.key(0)).replace(params=state.params, target_params=state.params), draw_key)
+    vf, _ = loss(
+        theirs, theirs.init(jax.random.key(0)).replace(params=state.params, target_params=state.params), draw_key
+    )
     assert float(vf) == pytest.approx(float(pcbf), rel=1e-5)
 
 
@@ -64,9 +67,7 @@ def test_dcfm_term_from_its_definition():
 def test_both_members_are_trained_and_targets_are_not():
     critic = value_flows()
     state = critic.init(jax.random.key(0))
-    gradient = jax.jit(
-        jax.grad(lambda p, q: critic.loss(p, q, BATCH, KEY, state.coefficients)[0], argnums=(0, 1))
-    )
+    gradient = jax.jit(jax.grad(lambda p, q: critic.loss(p, q, BATCH, KEY, state.coefficients)[0], argnums=(0, 1)))
     online, target = gradient(state.params["critic"], state.target_params["critic"])
     for leaf in jax.tree.leaves(online):
         assert (np.abs(np.asarray(leaf)).reshape(2, -1).max(axis=1) > 0).all()

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from pcbf_core import (
     Dataset,
     LearnerState,
@@ -45,7 +46,9 @@ def gradients(critic: PCBFCritic, state: LearnerState, transitions: Transition):
 
 def loss_of(critic: PCBFCritic, transitions: Transition) -> float:
     state = critic.init(jax.random.key(0))
-    loss = jax.jit(lambda s: critic.loss(s.params["critic"], s.target_params["critic"], transitions, KEY, s.coefficients))
+    loss = jax.jit(
+        lambda s: critic.loss(s.params["critic"], s.target_params["critic"], transitions, KEY, s.coefficients)
+    )
     return float(loss(state)[0])
 
 
@@ -160,7 +163,9 @@ def test_read_outs_of_a_gaussian(monkeypatch: pytest.MonkeyPatch):
     assert samples.shape == (4, 4000)
     assert float(samples.mean()) == pytest.approx(2.0, abs=0.02)
     assert float(samples.std()) == pytest.approx(0.5, abs=0.02)
-    np.testing.assert_allclose(critic.quantiles(*where, jnp.array([0.5, 0.975]))[0], [2.0, 2 + 0.5 * 1.959964], rtol=1e-3)
+    np.testing.assert_allclose(
+        critic.quantiles(*where, jnp.array([0.5, 0.975]))[0], [2.0, 2 + 0.5 * 1.959964], rtol=1e-3
+    )
     np.testing.assert_allclose(critic.cdf(*where, jnp.array([1.5, 2.0]))[2], [0.158655, 0.5], atol=2e-3)
     # CVaR of N(μ, σ) at 10 %: μ - σ φ(z)/0.1 with z = Φ⁻¹(0.1)
     np.testing.assert_allclose(critic.cvar(*where, level=0.1), 2 - 0.5 * 1.754983, atol=5e-3)

@@ -1,9 +1,12 @@
 """Solvers: exactness, order of convergence, scan against loop, errors."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from pcbf_core import flow_map, flow_times, flow_trajectory
 
 
@@ -35,7 +38,7 @@ def test_euler_by_hand():
 def test_scan_equals_a_plain_loop_and_jit_changes_nothing(solver: str):
     noise, grid = jnp.linspace(-2, 2, 7), np.asarray(flow_times(5, time_power=1.5))
     point = noise
-    for begin, end in zip(grid[:-1], grid[1:], strict=True):
+    for begin, end in itertools.pairwise(grid):
         h, slope = end - begin, growth(begin, point)
         if solver == "euler":
             point = point + h * slope

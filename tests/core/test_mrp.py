@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from pcbf_core.mrp import MRPS, Bernoulli, DiscreteLaw, MonteCarloChain, SolitaireDice, UniformLaw
 
 CASES = [(process, state) for process in MRPS.values() for state in process.evaluation_states]

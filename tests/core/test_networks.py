@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
+
 from pcbf_core.networks import MLP, StateEmbedding, VelocityField, ensemble_velocity, init_ensemble
 
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from pcbf_core import (
     bellman_velocity,
     control_variate,
@@ -64,10 +65,9 @@ def test_paths_start_at_the_noise_and_end_at_the_bellman_target():
     bellman = x["reward"] + x["effective_discount"] * x["successor_return"]
     np.testing.assert_allclose(current_point(**start), x["noise"], atol=1e-6)
     np.testing.assert_allclose(current_point(**end), bellman, atol=1e-6)
-    for path in ("successor_point",):
-        arguments = {name: x[name] for name in ("noise", "successor_return")}
-        np.testing.assert_allclose(successor_point(**arguments, flow_time=0.0), x["noise"], atol=1e-6, err_msg=path)
-        np.testing.assert_allclose(successor_point(**arguments, flow_time=1.0), x["successor_return"], atol=1e-6)
+    arguments = {name: x[name] for name in ("noise", "successor_return")}
+    np.testing.assert_allclose(successor_point(**arguments, flow_time=0.0), x["noise"], atol=1e-6)
+    np.testing.assert_allclose(successor_point(**arguments, flow_time=1.0), x["successor_return"], atol=1e-6)
 
 
 def test_the_uncorrected_path_ends_right_but_starts_shifted():
@@ -75,7 +75,9 @@ def test_the_uncorrected_path_ends_right_but_starts_shifted():
     start, end = {**x, "flow_time": jnp.zeros(100)}, {**x, "flow_time": jnp.ones(100)}
     bellman = x["reward"] + x["effective_discount"] * x["successor_return"]
     np.testing.assert_allclose(uncorrected_point(**end), bellman, atol=1e-6)
-    np.testing.assert_allclose(uncorrected_point(**start), x["reward"] + x["effective_discount"] * x["noise"], atol=1e-6)
+    np.testing.assert_allclose(
+        uncorrected_point(**start), x["reward"] + x["effective_discount"] * x["noise"], atol=1e-6
+    )
     assert jnp.abs(uncorrected_point(**start) - x["noise"]).mean() > 0.1
 
 

@@ -4,13 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from pcbf_core import PCBFCritic, PCBFCriticConfig, init_many, train_chunk
 from pcbf_core.learner import held_then_decayed
 from pcbf_core.mrp import MRPS
 
 PROCESS = MRPS["solitaire"]
 CRITIC = PCBFCritic(
-    PCBFCriticConfig(discount=0.9, hidden_sizes=(8, 8), num_flow_steps=3, num_critics=2, learning_rate=1e-2), PROCESS.spec
+    PCBFCriticConfig(discount=0.9, hidden_sizes=(8, 8), num_flow_steps=3, num_critics=2, learning_rate=1e-2),
+    PROCESS.spec,
 )
 KEYS = jax.random.split(jax.random.key(7), 3)
 
@@ -53,13 +55,19 @@ def test_seeds_side_by_side_equal_single_runs(across: str):
     together, losses = trained(KEYS, across=across)
     for index in range(3):
         alone, single = trained(KEYS[index : index + 1])
-        assert_close(jax.tree.map(lambda x, i=index: x[i], together.params), jax.tree.map(lambda x: x[0], alone.params), atol=1e-5)
+        assert_close(
+            jax.tree.map(lambda x, i=index: x[i], together.params),
+            jax.tree.map(lambda x: x[0], alone.params),
+            atol=1e-5,
+        )
         np.testing.assert_allclose(losses[index], single[0], rtol=1e-4)
 
 
 def test_the_same_seed_gives_the_same_bytes():
     first, second = trained(KEYS)[0], trained(KEYS)[0]
-    assert jax.tree.all(jax.tree.map(lambda a, b: a.tobytes() == b.tobytes(), *(jax.tree.map(np.asarray, s) for s in (first, second))))
+    assert jax.tree.all(
+        jax.tree.map(lambda a, b: a.tobytes() == b.tobytes(), *(jax.tree.map(np.asarray, s) for s in (first, second)))
+    )
 
 
 def test_different_seeds_differ():

@@ -13,12 +13,12 @@ from pcbf_core.config import check_choice
 
 
 def figure_main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code of `pcbf-figure LABEL|all --results DIR`."""
+    """Exit code of `pcbf-figure LABEL…|all --results DIR`."""
     return _make("figure", arguments)
 
 
 def table_main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code of `pcbf-table LABEL|all --results DIR`."""
+    """Exit code of `pcbf-table LABEL…|all --results DIR`."""
     return _make("table", arguments)
 
 
@@ -54,11 +54,11 @@ def _make(kind: str, arguments: Sequence[str] | None) -> int:
     formats = ", ".join(next(iter(known.values())).formats)
     parser = argparse.ArgumentParser(
         prog=f"pcbf-{kind}",
-        description=f"Make a {kind} from the records of a results folder: <results>/{kind}s/LABEL in {formats}. "
+        description=f"Make {kind}s from the records of a results folder: <results>/{kind}s/LABEL in {formats}. "
         "Records that are not there yet are shown as missing.",
         epilog=f"labels: {', '.join(known)}",
     )
-    parser.add_argument("label", nargs="?", metavar="LABEL", help=f"the paper's label of the {kind}, or `all`")
+    parser.add_argument("labels", nargs="*", metavar="LABEL", help=f"the paper's labels of {kind}s, or `all`")
     parser.add_argument("--list", action="store_true", help=f"list the {kind}s, what each shows and what it reads")
     _add_folders(parser, required=False)
     given = parser.parse_args(arguments)
@@ -66,15 +66,16 @@ def _make(kind: str, arguments: Sequence[str] | None) -> int:
         for artefact in known.values():
             print(f"{artefact.label}\n    {artefact.title}\n    reads {', '.join(artefact.inputs)}")
         return 0
-    if given.label is None or given.results is None:
+    if not given.labels or given.results is None:
         parser.error(f"pass a label (or `all`) and --results; labels: {', '.join(known)}")
     try:
-        check_choice("label", given.label, ["all", *known])
+        for label in given.labels:
+            check_choice("label", label, ["all", *known])
     except ValueError as error:
         parser.error(str(error))
     try:
         results = Results(given.results, given.paper)
-        for label in known if given.label == "all" else [given.label]:
+        for label in known if "all" in given.labels else given.labels:
             for path in artefacts.write(results, known[label]):
                 print(artefacts.shown_path(path))
     except RecordError as error:

@@ -10,9 +10,7 @@ import argparse
 import csv
 import dataclasses
 import json
-import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jax import Array
+
+from pcbf_baselines.progress import Progress
+from pcbf_baselines.value_flows import ValueFlowsCritic, ValueFlowsCriticConfig
 from pcbf_core.config import check_choice, check_range, config_from
 from pcbf_core.critic import FlowCritic, PCBFCritic, PCBFCriticConfig, even_levels, noise_at_levels
 from pcbf_core.files import atomic_write
@@ -34,8 +35,6 @@ from pcbf_core.networks import ACTIVATIONS
 from pcbf_core.theory import corrected_residual
 from pcbf_core.training import init_many, train_chunk
 from pcbf_core.types import Transition
-
-from pcbf_baselines.value_flows import ValueFlowsCritic, ValueFlowsCriticConfig
 
 METHODS = ("pcbf", "pcbf-independent", "value_flows")
 NUM_LEVELS = 256  # quantiles kept per law
@@ -182,7 +181,8 @@ def flow_picture(
     low = np.array([law.quantile(0.0) - 1.5 for law in laws])
     high = np.array([law.quantile(0.999) + 1.5 for law in laws])
     values = np.linspace(low, high, 240, axis=1)
-    arrow_times, arrow_points = np.linspace(0, 0.95, 12), np.linspace(np.minimum(low, -3), np.maximum(high, 3), 16, axis=1)
+    arrow_times = np.linspace(0, 0.95, 12)
+    arrow_points = np.linspace(np.minimum(low, -3), np.maximum(high, 3), 16, axis=1)
 
     def picture(state: LearnerState, values: Array, points: Array) -> tuple[Array, Array, Array]:
         particles = noise_at_levels(even_levels(NUM_PARTICLES))
@@ -301,27 +301,9 @@ def metadata(environment: str, method: str, settings: ToySettings) -> dict[str, 
     }
 
 
-def save_record(path: Path, record: dict[str, np.ndarray]) -> None:
+def save_record(path: Path, record: dict[str, Any]) -> None:
     with atomic_write(path, "wb") as file:
         np.savez_compressed(file, **record)
-
-
-class Progress:
-    """Writes how far a job is to a small file, at most a few times per second; None writes nothing."""
-
-    def __init__(self, path: Path | None, job: str, total: int) -> None:
-        self.path, self.job, self.total = path, job, total
-        self.started = time.time()
-        self.written = 0.0
-
-    def __call__(self, done: int) -> None:
-        now = time.time()
-        if self.path is None or (now - self.written < 0.5 and done < self.total):
-            return
-        self.written = now
-        fields = {"job": self.job, "done": done, "total": self.total, "unit": "steps", "started": self.started}
-        with atomic_write(self.path, "w") as file:
-            json.dump({**fields, "updated": now, "pid": os.getpid()}, file)
 
 
 def collect(results: Path) -> None:

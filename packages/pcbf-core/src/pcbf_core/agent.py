@@ -6,12 +6,17 @@ static. Everything that changes is in the `LearnerState` it is given and returns
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
+import jax
+import jax.numpy as jnp
 from jax import Array
 
-from pcbf_core.learner import LearnerState
-from pcbf_core.types import Metrics, Transition
+from pcbf_core.learner import LearnerConfig, LearnerState, gradient_step, make_optimizer
+from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
 
 class Learner(Protocol):
@@ -40,3 +45,58 @@ class BatchSource(Protocol):
     """Where batches come from: a dataset on device or a process simulated in JAX. A pytree."""
 
     def sample(self, key: Array, batch_size: int) -> Transition: ...
+
+
+@dataclass(frozen=True)
+class GradientAgent:
+    """An agent with one joint loss and one optimiser; subclasses say what the loss is and how to act.
+
+    `loss` differentiates through `params` only: what it evaluates with `state.params` or
+    `state.target_params` is constant.
+    """
+
+    target_roles: ClassVar[tuple[str, ...]] = ()
+    """The roles that have a slow copy."""
+
+    config: LearnerConfig
+    spec: TaskSpec
+
+    @abstractmethod
+    def init_params(self, key: Array) -> dict[str, PyTree]:
+        """Fresh parameters by role."""
+
+    @abstractmethod
+    def loss(
+        self, params: Mapping[str, PyTree], state: LearnerState, batch: Transition, key: Array
+    ) -> tuple[Array, Metrics]:
+        """Training loss of all roles together and what to log."""
+
+    @abstractmethod
+    def act(self, state: LearnerState, observation: Array, key: Array) -> Array:
+        """Actions in [-1, 1], (*batch, action_dim), for observations (*batch, *observation_shape)."""
+
+    @property
+    def coefficients(self) -> Mapping[str, float]:
+        """Scalars of the loss that a sweep may vary without compiling again."""
+        return {}
+
+    def init(self, key: Array) -> LearnerState:
+        params = self.init_params(key)
+        target_params = {name: jax.tree.map(jnp.copy, params[name]) for name in self.target_roles}
+        coefficients = {name: jnp.asarray(value, jnp.float32) for name, value in self.coefficients.items()}
+        return LearnerState(params, target_params, make_optimizer(self.config).init(params), coefficients)
+
+    def update(self, state: LearnerState, batch: Transition, key: Array) -> tuple[LearnerState, Metrics]:
+        return gradient_step(
+            lambda params: self.loss(params, state, batch, key),
+            make_optimizer(self.config),
+            state,
+            polyak_rate=self.config.polyak_rate,
+        )
+
+
+def require_return_range(spec: TaskSpec, method: str) -> tuple[float, float]:
+    """The bounds of returns, or an error that says why `method` cannot do without."""
+    if spec.return_range is None:
+        raise ValueError(f"{method} needs bounds of the return; set `TaskSpec.return_range` to (low, high).")
+    return spec.return_range

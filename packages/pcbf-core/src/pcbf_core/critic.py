@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, final
+from typing import Any, Literal, final, get_args
 
 import jax
 import jax.numpy as jnp
@@ -15,26 +15,27 @@ import optax
 from jax import Array
 
 from pcbf_core.config import check_choice, check_range
+from pcbf_core.encoders import observation_encoder
 from pcbf_core.flow import SOLVERS, Solver, Velocity, flow_map, flow_trajectory
-from pcbf_core.learner import LearnerState, gradient_step, held_then_decayed
-from pcbf_core.networks import ACTIVATIONS, StateEmbedding, VelocityField, ensemble_velocity, init_ensemble
+from pcbf_core.learner import LearnerConfig, LearnerState, gradient_step, make_optimizer
+from pcbf_core.networks import StateEmbedding, VelocityField, ensemble_velocity
 from pcbf_core.paths import current_point, successor_point
+from pcbf_core.roles import Role
 from pcbf_core.targets import optimal_control_weight, velocity_target
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
 ControlWeight = float | Literal["optimal"] | Callable[[Array], Array]
+Path = Literal["linear", "blended"]
+LambdaScale = Literal["paper", "inside_discount"]
 Aggregation = Literal["mean", "min"]
 AGGREGATIONS: dict[str, Callable[..., Array]] = {"mean": jnp.mean, "min": jnp.min}
 
 
 @dataclass(frozen=True)
-class FlowCriticConfig:
+class FlowCriticConfig(LearnerConfig):
     """Settings shared by critics whose return law is a flow; defaults from tab:hyperparameters.
 
     Attributes:
-      discount: γ.
-      hidden_sizes, activation, layer_norm: the velocity MLP.
-      state_features: size of the embedding of discrete states.
       num_critics: ensemble members, all trained.
       num_flow_steps: N of the successor's flow in the loss, and of read-outs unless told otherwise.
       solver, time_power: how flows are integrated, see `flow_map`.
@@ -46,16 +47,8 @@ class FlowCriticConfig:
       clip_returns: keep flows inside `TaskSpec.return_range` after every step.
       stratified: spread the noises and flow times of a batch evenly instead of drawing them independently;
         each keeps its law.
-      learning_rate, polyak_rate: Adam and the slow copy.
-      decay_steps: if given, the learning rate is held for `hold_fraction` of so many steps, then decays
-        to zero on a cosine.
     """
 
-    discount: float = 0.99
-    hidden_sizes: tuple[int, ...] = (512, 512, 512, 512)
-    activation: str = "gelu"
-    layer_norm: bool = True
-    state_features: int = 16
     num_critics: int = 2
     num_flow_steps: int = 10
     solver: Solver = "euler"
@@ -66,27 +59,17 @@ class FlowCriticConfig:
     return_aggregation: Aggregation = "mean"
     clip_returns: bool = False
     stratified: bool = False
-    learning_rate: float = 3e-4
-    polyak_rate: float = 0.005
-    decay_steps: int | None = None
-    hold_fraction: float = 0.5
 
     def __post_init__(self) -> None:
-        check_range("discount", self.discount, above=0, at_most=1)
+        super().__post_init__()
         check_range("num_critics", self.num_critics, at_least=1)
         check_range("num_flow_steps", self.num_flow_steps, at_least=1)
         check_range("num_flow_times", self.num_flow_times, at_least=1)
         check_range("time_power", self.time_power, above=0)
         check_range("time_sampling_power", self.time_sampling_power, above=0)
-        check_range("learning_rate", self.learning_rate, above=0)
-        check_range("polyak_rate", self.polyak_rate, above=0, at_most=1)
-        check_range("hold_fraction", self.hold_fraction, at_least=0, at_most=1)
         check_choice("solver", self.solver, SOLVERS)
-        check_choice("activation", self.activation, ACTIVATIONS)
         check_choice("successor_aggregation", self.successor_aggregation, AGGREGATIONS)
         check_choice("return_aggregation", self.return_aggregation, AGGREGATIONS)
-        if not self.hidden_sizes or min(self.hidden_sizes) < 1:
-            raise ValueError(f"`hidden_sizes={self.hidden_sizes}` is no network; pass positive widths, e.g. (64, 64).")
 
 
 @dataclass(frozen=True)
@@ -98,10 +81,19 @@ class PCBFCriticConfig(FlowCriticConfig):
         function of flow time.
       shared_noise: True drives successor and current path by one noise (ρ = 1); False is the ablation
         with independent noises (ρ = 0).
+      trained_critics: how many members the loss trains and asks for targets; None for all of them. The
+        paper's repository trains one of two.
+      path: "linear" is the paper's path (eq:current-path); "blended" moves the share λ of the successor
+        point onto the integrated flow, as code compiled into the paper's repository does.
+      lambda_scale: "paper" weighs the control variate by λ (eq:lambda_target); "inside_discount" writes
+        R + γ̃ (X' + λ (c_t - X')) + (λ - 1) X_0, as that compiled code does (biased by λ X_0 at terminals).
     """
 
     control_weight: ControlWeight = 0.0
     shared_noise: bool = True
+    trained_critics: int | None = None
+    path: Path = "linear"
+    lambda_scale: LambdaScale = "paper"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,6 +101,10 @@ class PCBFCriticConfig(FlowCriticConfig):
             check_choice("control_weight", self.control_weight, ["optimal"])
         elif not callable(self.control_weight):
             check_range("control_weight", self.control_weight, at_least=0, at_most=1)
+        if self.trained_critics is not None:
+            check_range("trained_critics", self.trained_critics, at_least=1, at_most=self.num_critics)
+        check_choice("path", self.path, get_args(Path))
+        check_choice("lambda_scale", self.lambda_scale, get_args(LambdaScale))
 
 
 def path_coupled_pair(
@@ -149,6 +145,46 @@ def path_coupled_pair(
     return point, target
 
 
+def blended_pair(
+    target_velocity: Velocity,
+    *,
+    noise: Array,
+    successor_noise: Array,
+    successor_return: Array,
+    flow_point: Array | None,
+    flow_time: Array,
+    reward: Array,
+    terminal: Array,
+    discount: float,
+    control_weight: Array,
+    lambda_scale: LambdaScale,
+) -> tuple[Array, Array]:
+    """Input and regression target of the forms compiled into the paper's repository, see `PCBFCriticConfig`.
+
+    With Ẑ_t = `flow_point`, the successor flow stopped at t (None for the linear path),
+
+        Z = t R + γ̃ (Z^{s'}_t + λ (Ẑ_t - Z^{s'}_t)) + (1-t)(1-γ̃) X_0.
+    """
+    effective_discount = discount * (1 - terminal)
+    linear = successor_point(noise=successor_noise, successor_return=successor_return, flow_time=flow_time)
+    successor = linear if flow_point is None else flow_point
+    mixed = linear + control_weight * (successor - linear)
+    point = flow_time * reward + effective_discount * mixed + (1 - flow_time) * (1 - effective_discount) * noise
+    successor_velocity = target_velocity(flow_time, successor)
+    if lambda_scale == "paper":
+        return point, velocity_target(
+            noise=noise,
+            successor_return=successor_return,
+            reward=reward,
+            successor_velocity=successor_velocity,
+            effective_discount=effective_discount,
+            effective_control_weight=control_weight * (1 - terminal),
+            successor_noise=successor_noise,
+        )
+    mixed_return = successor_return + control_weight * (successor_velocity - successor_return)
+    return point, reward + effective_discount * mixed_return + control_weight * successor_noise - noise
+
+
 def noise_and_times(
     key: Array, batch_size: int, num_times: int = 1, *, stratified: bool = False, time_power: float = 1.0
 ) -> tuple[Array, Array]:
@@ -184,10 +220,11 @@ def even_levels(num_samples: int) -> Array:
 class FlowCritic:
     """A return distribution given by a flow; subclasses say how the velocity field is trained.
 
-    Read-outs take observations and actions with any leading batch axes and put samples, levels or
-    values on a last axis. They read the online parameters and average (`return_aggregation`) the
-    members' returns under common noise. In one dimension the flow map keeps the order of its
-    inputs, so quantiles, tail means and densities come straight from quantiles of the noise.
+    Read-outs take observations and actions with any leading batch axes (those of the observation may be
+    of size 1 where several actions share it) and put samples, levels or values on a last axis. They read
+    the online parameters and average (`return_aggregation`) the members' returns under common noise. In
+    one dimension the flow map keeps the order of its inputs, so quantiles, tail means and densities come
+    straight from quantiles of the noise.
     """
 
     config: FlowCriticConfig
@@ -209,43 +246,39 @@ class FlowCritic:
         """Scalars of the loss that a sweep may vary without compiling again."""
 
     @property
-    def network(self) -> VelocityField:
+    def role(self) -> Role:
+        """The velocity field with its members; discrete states are embedded by each member itself."""
         config, spec = self.config, self.spec
         if spec.num_states is None:
-            encoder, features = None, math.prod(spec.observation_shape)
+            embedding = None
+            encoder, features = observation_encoder(spec, config)
         else:
-            encoder, features = StateEmbedding(spec.num_states, config.state_features), config.state_features
-        return VelocityField(
+            embedding = StateEmbedding(spec.num_states, config.state_features)
+            encoder, features = None, config.state_features
+        field = VelocityField(
             context_dim=features + spec.action_dim,
             hidden_sizes=config.hidden_sizes,
             layer_norm=config.layer_norm,
             activation=config.activation,
-            encoder=encoder,
+            encoder=embedding,
         )
+        return Role(field, encoder, config.num_critics)
 
     @property
     def optimizer(self) -> optax.GradientTransformation:
-        config = self.config
-        schedule = held_then_decayed(
-            config.learning_rate, num_steps=config.decay_steps, hold_fraction=config.hold_fraction
-        )
-        return optax.adam(schedule)
+        return make_optimizer(self.config)
+
+    def init_params(self, key: Array) -> PyTree:
+        """Fresh parameters of the velocity field."""
+        return self.role.init(key, self.spec, jnp.zeros(self.spec.action_dim))
 
     def init(self, key: Array) -> LearnerState:
-        dtype = jnp.float32 if self.spec.num_states is None else jnp.int32
-        observation, action = jnp.zeros(self.spec.observation_shape, dtype), jnp.zeros(self.spec.action_dim)
-        params = {
-            "critic": init_ensemble(
-                self.network, key, self.config.num_critics, observation, action, method="everything"
-            )
-        }
+        params = {"critic": self.init_params(key)}
         coefficients = {name: jnp.asarray(value, jnp.float32) for name, value in self.coefficients.items()}
         return LearnerState(params, jax.tree.map(jnp.copy, params), self.optimizer.init(params), coefficients)
 
     def update(self, state: LearnerState, batch: Transition, key: Array) -> tuple[LearnerState, Metrics]:
         """One step of alg:pcbf-train: gradient, Adam, then the slow copy."""
-        if batch.next_action is None:
-            raise ValueError("`Transition.next_action` is missing: the critic needs a' ~ π(·|s'); fill it in the batch.")
         return gradient_step(
             lambda params: self.loss(params["critic"], state.target_params["critic"], batch, key, state.coefficients),
             self.optimizer,
@@ -258,7 +291,10 @@ class FlowCritic:
         return {"solver": self.config.solver, "time_power": self.config.time_power, "clip_range": clip_range}
 
     def ensemble(self, params: PyTree, observation: Array, action: Array, *, sample_axes: int = 0) -> Velocity:
-        return ensemble_velocity(self.network, params, observation, action, sample_axes=sample_axes)
+        """The members' velocities at (s, a); batch axes of `observation` broadcast against those of `action`."""
+        role = self.role
+        features = role.features(params, observation)
+        return ensemble_velocity(role.module, role.network(params), features, action, sample_axes=sample_axes)
 
     def member_returns(
         self, params: PyTree, observation: Array, action: Array, noise: Array, num_flow_steps: int | None = None
@@ -276,6 +312,19 @@ class FlowCritic:
         members = self.member_returns(state.params["critic"], observation, action, noise, num_flow_steps)
         return AGGREGATIONS[self.config.return_aggregation](members, axis=0)
 
+    def one_step_returns(self, state: LearnerState, observation: Array, action: Array, noise: Array) -> Array:
+        """One Euler step for the whole flow, x_0 + v(0, x_0 | s, a), (*batch, samples).
+
+        For the optimal field this is E[R + γ ψ¹(x_0 | S', A')]: its mean over x_0 is the mean return,
+        its law is not that of the return.
+        """
+        params = state.params["critic"]
+        velocity = self.ensemble(params, observation, action, sample_axes=1)
+        batch = jnp.shape(action)[:-1]
+        start = jnp.broadcast_to(noise, (self.config.num_critics, *batch, noise.shape[-1]))
+        members = flow_map(velocity, start, 1, clip_range=self.flow_options()["clip_range"])
+        return AGGREGATIONS[self.config.return_aggregation](members, axis=0)
+
     def sample_returns(
         self, state: LearnerState, observation: Array, action: Array, key: Array, num_samples: int
     ) -> Array:
@@ -283,7 +332,9 @@ class FlowCritic:
         noise = jax.random.normal(key, (*jnp.shape(action)[:-1], num_samples))
         return self.returns_at(state, observation, action, noise)
 
-    def mean_return(self, state: LearnerState, observation: Array, action: Array, key: Array, num_samples: int) -> Array:
+    def mean_return(
+        self, state: LearnerState, observation: Array, action: Array, key: Array, num_samples: int
+    ) -> Array:
         """Q̂ = (1/M) ∑ ψ¹(X_{0,m} | s, a) with the M noises common to the whole batch (eq:qhat-mean)."""
         noise = jax.random.normal(key, (num_samples,))
         return self.returns_at(state, observation, action, noise).mean(axis=-1)
@@ -303,11 +354,22 @@ class FlowCritic:
         return (returns[..., None, :] <= jnp.asarray(values)[:, None]).mean(axis=-1)
 
     def cvar(
-        self, state: LearnerState, observation: Array, action: Array, level: float, num_samples: int = 256
+        self,
+        state: LearnerState,
+        observation: Array,
+        action: Array,
+        level: float,
+        num_samples: int = 256,
+        *,
+        upper: bool = False,
     ) -> Array:
-        """Mean of the worst `level` share of returns, CVaR_α(Z), (*batch,); level 1 is the mean."""
+        """Mean of the worst `level` share of returns, CVaR_α(Z), (*batch,); level 1 is the mean.
+
+        With `upper` it is the mean of the best share.
+        """
         check_range("level", level, above=0, at_most=1)
-        noise = noise_at_levels(level * even_levels(num_samples))
+        levels = level * even_levels(num_samples)
+        noise = noise_at_levels(1 - levels if upper else levels)
         return self.returns_at(state, observation, action, noise).mean(axis=-1)
 
     def density(
@@ -384,13 +446,18 @@ class PCBFCritic(FlowCritic):
         noise, flow_time = draw(draw_key)
         successor_noise = noise if config.shared_noise else draw(successor_key)[0]
 
+        num_members = config.trained_critics or config.num_critics
         aggregate = partial(AGGREGATIONS[config.successor_aggregation], axis=0)
-        members = (config.num_critics, *flow_time.shape)
-        successor = self.ensemble(target_params, batch.next_observation, batch.next_action, sample_axes=1)
-        start = jnp.broadcast_to(successor_noise, (config.num_critics, *noise.shape))
+        members = (num_members, *flow_time.shape)
+        successor = self.ensemble(
+            self.first_members(target_params, num_members),
+            batch.next_observation,
+            batch.successor_action,
+            sample_axes=1,
+        )
+        start = jnp.broadcast_to(successor_noise, (num_members, *noise.shape))
         successor_return = aggregate(flow_map(successor, start, config.num_flow_steps, **self.flow_options()))
-        pair = path_coupled_pair(
-            lambda t, z: aggregate(successor(t[None], jnp.broadcast_to(z, members))),
+        inputs: dict[str, Any] = dict(
             noise=noise,
             successor_noise=successor_noise,
             successor_return=successor_return,
@@ -400,8 +467,29 @@ class PCBFCritic(FlowCritic):
             discount=config.discount,
             control_weight=self.control_weight(flow_time, coefficients),
         )
+
+        def target_velocity(t: Array, z: Array) -> Array:
+            return aggregate(successor(t[None], jnp.broadcast_to(z, members)))
+
+        if config.path == "linear" and config.lambda_scale == "paper":
+            pair = path_coupled_pair(target_velocity, **inputs)
+        else:
+            flow_point = None
+            if config.path == "blended":
+                start = jnp.broadcast_to(successor_noise, members)
+                options: dict[str, Any] = self.flow_options() | {"end_time": flow_time[None]}
+                flow_point = aggregate(flow_map(successor, start, config.num_flow_steps, **options))
+            pair = blended_pair(target_velocity, flow_point=flow_point, lambda_scale=config.lambda_scale, **inputs)
         point, target = jax.lax.stop_gradient(pair)
-        online = self.ensemble(params, batch.observation, batch.action, sample_axes=1)
+        online = self.ensemble(self.first_members(params, num_members), batch.observation, batch.action, sample_axes=1)
         prediction = online(flow_time[None], jnp.broadcast_to(point, members))
         loss = jnp.mean((prediction - target) ** 2)
         return loss, {"critic_loss": loss}
+
+    def first_members(self, params: PyTree, num_members: int) -> PyTree:
+        """The parameters of the first members of the ensemble, with their encoder."""
+        if num_members == self.config.num_critics:
+            return params
+        role = self.role
+        first = jax.tree.map(lambda leaf: leaf[:num_members], role.network(params))
+        return first if role.encoder is None else {**params, "network": first}

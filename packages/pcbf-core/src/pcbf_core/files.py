@@ -15,9 +15,9 @@ def atomic_write(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    encoding, newline = (None, None) if "b" in mode else ("utf-8", "")
     try:
-        with open(unfinished, mode, **text) as file:
+        with open(unfinished, mode, encoding=encoding, newline=newline) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

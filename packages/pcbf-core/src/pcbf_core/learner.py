@@ -3,13 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import jax
 import optax
 from flax import struct
 from jax import Array
 
+from pcbf_core.config import check_choice, check_range
+from pcbf_core.networks import ACTIVATIONS
 from pcbf_core.types import Metrics, PyTree
+
+
+@dataclass(frozen=True)
+class LearnerConfig:
+    """Settings common to all learners; defaults from tab:hyperparameters.
+
+    Attributes:
+      discount: γ.
+      hidden_sizes, activation, layer_norm: the MLPs.
+      state_features: size of the embedding of discrete states.
+      encoder_channels, encoder_features: stacks and output size of the image encoder.
+      learning_rate, polyak_rate: Adam and the slow copy.
+      decay_steps: if given, the learning rate is held for `hold_fraction` of so many steps, then decays
+        to zero on a cosine.
+      grad_clip: if given, largest global norm of a gradient, all networks together.
+    """
+
+    discount: float = 0.99
+    hidden_sizes: tuple[int, ...] = (512, 512, 512, 512)
+    activation: str = "gelu"
+    layer_norm: bool = True
+    state_features: int = 16
+    encoder_channels: tuple[int, ...] = (16, 32, 32)
+    encoder_features: int = 512
+    learning_rate: float = 3e-4
+    polyak_rate: float = 0.005
+    decay_steps: int | None = None
+    hold_fraction: float = 0.5
+    grad_clip: float | None = None
+
+    def __post_init__(self) -> None:
+        check_range("discount", self.discount, above=0, at_most=1)
+        check_range("learning_rate", self.learning_rate, above=0)
+        check_range("polyak_rate", self.polyak_rate, above=0, at_most=1)
+        check_range("hold_fraction", self.hold_fraction, at_least=0, at_most=1)
+        check_choice("activation", self.activation, ACTIVATIONS)
+        check_sizes("hidden_sizes", self.hidden_sizes)
+        check_sizes("encoder_channels", self.encoder_channels)
+        check_range("encoder_features", self.encoder_features, at_least=1)
+        if self.grad_clip is not None:
+            check_range("grad_clip", self.grad_clip, above=0)
+
+
+def check_sizes(name: str, sizes: tuple[int, ...]) -> None:
+    """Raise unless `sizes` are the widths of a network's layers."""
+    if not sizes or min(sizes) < 1:
+        raise ValueError(f"`{name}={sizes}` is no network; pass positive widths, e.g. (64, 64).")
+
+
+def make_optimizer(config: LearnerConfig) -> optax.GradientTransformation:
+    """Adam with the schedule and the gradient clipping of `config`."""
+    schedule = held_then_decayed(config.learning_rate, num_steps=config.decay_steps, hold_fraction=config.hold_fraction)
+    if config.grad_clip is None:
+        return optax.adam(schedule)
+    return optax.chain(optax.clip_by_global_norm(config.grad_clip), optax.adam(schedule))
 
 
 class LearnerState(struct.PyTreeNode):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,13 +32,15 @@ class HiddenUnit(nn.Module):
 class MLP(nn.Module):
     """Dense, activation, LayerNorm (if asked) per hidden layer, then a linear output without either.
 
-    With `output_dim=None` the last hidden layer is the output.
+    With `output_dim=None` the last hidden layer is the output. `output_scale` scales the variance of the
+    output kernel at the start.
     """
 
     hidden_sizes: Sequence[int]
     output_dim: int | None
     layer_norm: bool = True
     activation: str = "gelu"
+    output_scale: float = 1.0
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
@@ -45,8 +48,70 @@ class MLP(nn.Module):
             x = nn.Dense(size, kernel_init=glorot_uniform)(x)
             x = HiddenUnit(self.activation, self.layer_norm)(x)
         if self.output_dim is not None:
-            x = nn.Dense(self.output_dim, kernel_init=glorot_uniform)(x)
+            kernel_init = nn.initializers.variance_scaling(self.output_scale, "fan_avg", "uniform")
+            x = nn.Dense(self.output_dim, kernel_init=kernel_init)(x)
         return x
+
+
+def product(parts: Sequence[Array], kernel: Array) -> Array:
+    """`concatenate(parts) @ kernel` for parts whose leading axes broadcast.
+
+    A part that lacks an axis of the others (an observation beside its candidate actions) is multiplied once.
+    """
+    if len({part.shape[:-1] for part in parts}) == 1:
+        return jnp.concatenate(parts, axis=-1) @ kernel
+    total, row = jnp.zeros(()), 0
+    for part in parts:
+        total = total + part @ kernel[row : row + part.shape[-1]]
+        row += part.shape[-1]
+    return total
+
+
+class ConditionedMLP(nn.Module):
+    """An MLP on [context, inputs] whose first-layer product with the context is computed once, by `context`.
+
+    Parameters and result are those of the plain MLP on the concatenated input.
+
+    Args:
+      context_dim: number of features of what stays the same: the observation, maybe the action.
+      input_dim: number of features of what varies: an action, noise, a point of a flow; 0 for none.
+      output_scale: variance scale of the output kernel at the start.
+    """
+
+    context_dim: int
+    input_dim: int
+    hidden_sizes: Sequence[int]
+    output_dim: int
+    layer_norm: bool = True
+    activation: str = "gelu"
+    output_scale: float = 1.0
+
+    def setup(self) -> None:
+        width = self.hidden_sizes[0]
+        self.kernel = self.param("kernel", glorot_uniform, (self.context_dim + self.input_dim, width))
+        self.bias = self.param("bias", nn.initializers.zeros, (width,))
+        self.unit = HiddenUnit(self.activation, self.layer_norm)
+        self.rest = MLP(
+            self.hidden_sizes[1:],
+            self.output_dim,
+            layer_norm=self.layer_norm,
+            activation=self.activation,
+            output_scale=self.output_scale,
+        )
+
+    def context(self, *parts: Array) -> Array:
+        """First-layer product with what stays the same, shape (*batch, width)."""
+        return product(parts, self.kernel[: self.context_dim]) + self.bias
+
+    def __call__(self, context: Array, *inputs: Array) -> Array:
+        """Output for `inputs` whose leading axes broadcast against those of `context`."""
+        if inputs:
+            context = context + product(inputs, self.kernel[self.context_dim :])
+        return self.rest(self.unit(context))
+
+    def everything(self, *parts: Array) -> Array:
+        """Touches every parameter once, for `init`."""
+        return self(self.context(*parts), jnp.zeros(self.input_dim))
 
 
 class StateEmbedding(nn.Module):
@@ -89,7 +154,7 @@ class VelocityField(nn.Module):
     def context(self, observation: Array, action: Array) -> Array:
         """First-layer product with observation features and action, shape (*batch, width)."""
         features = observation if self.encoder is None else self.encoder(observation)
-        return jnp.concatenate([features, action], axis=-1) @ self.kernel[2:] + self.bias
+        return product([features, action], self.kernel[2:]) + self.bias
 
     def __call__(self, flow_time: Array, point: Array, context: Array) -> Array:
         """Velocity at `point`; `flow_time` and `context[..., 0]` broadcast against it."""
@@ -117,12 +182,13 @@ def ensemble_velocity(
       params: stacked parameters, members on axis 0.
       sample_axes: how many axes the points have behind the batch axes of `observation`.
     """
-    context = jax.vmap(lambda p: field.apply(p, observation, action, method="context"))(params)
+    context: Any = jax.vmap(lambda p: field.apply(p, observation, action, method="context"))(params)
     context = jnp.expand_dims(context, tuple(range(-1 - sample_axes, -1)))
 
     def velocity(flow_time: Array, point: Array) -> Array:
         members = (point.shape[0], *(1,) * (point.ndim - 1))
         flow_time = jnp.broadcast_to(flow_time, jnp.broadcast_shapes(jnp.shape(flow_time), members))
-        return jax.vmap(field.apply)(params, flow_time, point, context)
+        apply: Any = jax.vmap(field.apply)
+        return apply(params, flow_time, point, context)
 
     return velocity

@@ -18,7 +18,8 @@ class Transition(struct.PyTreeNode):
 
     `terminal` is the paper's d: 1 where the return ends with `reward`, 0 where the successor
     counts. The end of a recorded trajectory alone is not terminal. `next_action` is the
-    successor action a'; learners that choose a' themselves leave it None.
+    successor action a'; learners that choose a' themselves leave it None. `trajectory_end` is 1 on the
+    last transition of a recorded trajectory; only settings that imitate other code ask for it.
     """
 
     observation: Array
@@ -27,6 +28,14 @@ class Transition(struct.PyTreeNode):
     next_observation: Array
     terminal: Array
     next_action: Array | None = None
+    trajectory_end: Array | None = None
+
+    @property
+    def successor_action(self) -> Array:
+        """`next_action`, or an error that says what to do where it is missing."""
+        if self.next_action is None:
+            raise ValueError("`Transition.next_action` is missing: the critic needs a' ~ π(·|s'); fill it in.")
+        return self.next_action
 
 
 @dataclass(frozen=True)

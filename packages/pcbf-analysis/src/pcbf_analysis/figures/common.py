@@ -46,6 +46,16 @@ def mean_interval(values: Floats, confidence: float = 0.95) -> tuple[Floats, Flo
     return mean, quantile * np.sqrt(variance / np.maximum(count, 1))
 
 
+def draw_mean(axes: Axes, style: Style, places: Floats, values: Floats) -> None:
+    """The mean of `values` (places, seeds) as a line with Student's 95 % interval as bars at each place."""
+    mean, half = mean_interval(values)
+    look: dict[str, Any] = {"color": style.colour, "linestyle": style.linestyle, "marker": style.marker}
+    axes.plot(places, mean, **look, zorder=3)
+    known = np.isfinite(half)
+    bars: dict[str, Any] = {"fmt": "none", "ecolor": style.colour, "elinewidth": 0.7, "capsize": 2, "capthick": 0.7}
+    axes.errorbar(places[known], mean[known], yerr=half[known], **bars, zorder=2)
+
+
 def panel_title(setting: Setting) -> str:
     """Short name of a setting for the top of a panel."""
     name = theme.ENVIRONMENTS[setting.env].label

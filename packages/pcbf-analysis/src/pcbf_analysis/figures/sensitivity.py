@@ -11,16 +11,17 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pcbf_analysis import theme
-from pcbf_analysis.figures.common import Floats, legend_lines, mean_interval
+from pcbf_analysis.figures.common import Floats, draw_mean, legend_lines, mean_interval
 from pcbf_analysis.records import TOY_METHODS, Results, Setting, chosen_coefficient, reported_w1, seed_means
 from pcbf_analysis.theme import Style
 from pcbf_core.mrp import MRPS
 
 CAPTION = (
     "W1 distance to the exact return law (logarithmic axis) against the coefficient: λ in [0, γ] for PCBF with shared "
-    "and with independent noise, dcfm in [0, 1] for Value Flows. Points are seeds, lines their mean, bands Student's "
+    "and with independent noise, dcfm in [0, 1] for Value Flows. Points are seeds, lines their mean, bars Student's "
     "95 % interval of the mean; for the chain each seed's value is the mean over the paper's states s = 1, 5, 10, 18. "
-    "The star marks the λ with the lowest mean W1; diamonds and the dotted line are the values reported in the paper."
+    "A bar that leaves the panel below reaches zero. The star marks the λ with the lowest mean W1; diamonds and the "
+    "dotted line are the values reported in the paper."
 )
 INPUTS = ("toy/w1.csv",)
 STAR: dict[str, Any] = {
@@ -72,11 +73,8 @@ def draw_panel(axes: Axes, env: str, w1: pd.DataFrame, paper: pd.DataFrame) -> N
 
 def draw_method(axes: Axes, style: Style, coefficients: Floats, values: Floats) -> None:
     """Seeds, mean and interval of one method."""
-    mean, half = mean_interval(values)
-    lower = np.maximum(mean - half, 1e-4)  # a logarithmic axis has no place for less
-    axes.fill_between(coefficients, lower, mean + half, color=style.colour, alpha=0.15, linewidth=0)
     axes.plot(np.repeat(coefficients, values.shape[1]), values.ravel(), ".", color=style.colour, markersize=2)
-    axes.plot(coefficients, mean, color=style.colour, linestyle=style.linestyle, marker=style.marker, zorder=3)
+    draw_mean(axes, style, coefficients, values)
 
 
 def draw_choice(axes: Axes, env: str, w1: pd.DataFrame) -> None:

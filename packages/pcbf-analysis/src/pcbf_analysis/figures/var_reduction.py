@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pcbf_analysis import theme
-from pcbf_analysis.figures.common import Floats, legend_lines, mean_interval
+from pcbf_analysis.figures.common import Floats, draw_mean, legend_lines
 from pcbf_analysis.records import Results
 from pcbf_analysis.theme import Style
 
@@ -16,7 +15,7 @@ TITLE = "Standard deviation of the training loss against λ"
 CAPTION = (
     "Standard deviation of the velocity regression loss over the last tenth of training, against λ. Left: with shared "
     "noise (PCBF), relative to the same seed at the smallest λ of the grid. Right: as measured, on a logarithmic axis, "
-    "with shared noise (solid) and with independent noise (dashed). Lines are means over seeds, bands Student's 95 % "
+    "with shared noise (solid) and with independent noise (dashed). Lines are means over seeds, bars Student's 95 % "
     "interval of the mean. λ ends at the discount γ of each environment."
 )
 INPUTS = ("toy/loss_std.csv",)
@@ -33,9 +32,9 @@ def draw(results: Results) -> Figure:
             coefficients, values = by_seed(frame, env, method)
             if values.size:
                 line = Style(style.label, style.colour, style.marker, linestyle)
-                draw_line(raw, coefficients, values, line)
+                draw_mean(raw, line, coefficients, values)
                 if method == "pcbf":
-                    draw_line(relative, coefficients, values / values[:1], line)
+                    draw_mean(relative, line, coefficients, values / values[:1])
     relative.set(xlabel="λ", ylabel="loss std, relative to the smallest λ", title="Shared noise, relative")
     raw.set(xlabel="λ", ylabel="loss std", title="As measured")
     for axes in (relative, raw):
@@ -45,8 +44,10 @@ def draw(results: Results) -> Figure:
     if relative.lines:
         relative.axhline(1, color="#999999", linewidth=0.6, zorder=1)
         relative.set_ylim(0, None)
+    values = frame["loss_std"].to_numpy(dtype=float)[frame["method"].isin(NOISE).to_numpy()]
     if raw.lines:
         raw.set_yscale("log")
+        raw.set_ylim(0.7 * float(np.nanmin(values)), 1.5 * float(np.nanmax(values)))
         theme.plain_log_axis(raw.yaxis)
     environments = legend_lines([(style.label, style) for style in theme.ENVIRONMENTS.values()], markers=True)
     noises = legend_lines([(name, Style(name, "#555555", linestyle=linestyle)) for name, linestyle in NOISE.values()])
@@ -61,9 +62,3 @@ def by_seed(frame: pd.DataFrame, env: str, method: str) -> tuple[Floats, Floats]
         return np.empty(0), np.empty((0, 0))
     wide = rows.pivot(index="coefficient", columns="seed", values="loss_std").sort_index()
     return wide.index.to_numpy(dtype=float), wide.to_numpy(dtype=float)
-
-
-def draw_line(axes: Axes, coefficients: Floats, values: Floats, style: Style) -> None:
-    mean, half = mean_interval(values)
-    axes.fill_between(coefficients, mean - half, mean + half, color=style.colour, alpha=0.15, linewidth=0)
-    axes.plot(coefficients, mean, color=style.colour, linestyle=style.linestyle, marker=style.marker)

@@ -6,7 +6,8 @@ from pcbf_core.mrp.chain import MonteCarloChain
 from pcbf_core.mrp.laws import DiscreteLaw, ReturnLaw, UniformLaw
 from pcbf_core.mrp.solitaire import SolitaireDice
 
-MRPS: dict[str, MarkovRewardProcess] = {process.name: process for process in (SolitaireDice(), Bernoulli(), MonteCarloChain())}
+_PROCESSES = (SolitaireDice(), Bernoulli(), MonteCarloChain())
+MRPS: dict[str, MarkovRewardProcess] = {process.name: process for process in _PROCESSES}
 
 __all__ = [
     "MRPS",

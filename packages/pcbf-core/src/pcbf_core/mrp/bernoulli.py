@@ -19,10 +19,10 @@ class Bernoulli(MarkovRewardProcess):
 
     name: ClassVar[str] = "bernoulli"
     title: ClassVar[str] = "Bernoulli"
-    num_states: ClassVar[int] = 1
-    live_states: ClassVar[tuple[int, ...]] = (0,)
-    evaluation_states: ClassVar[tuple[int, ...]] = (0,)
-    discount: ClassVar[float] = 0.5
+    num_states: int = 1
+    live_states: tuple[int, ...] = (0,)
+    evaluation_states: tuple[int, ...] = (0,)
+    discount: float = 0.5
 
     def step(self, key: Array, state: Array) -> tuple[Array, Array, Array]:
         return jax.random.bernoulli(key, 0.5, state.shape).astype(jnp.float32), state, jnp.zeros(state.shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import jax
@@ -29,21 +29,17 @@ class MonteCarloChain(MarkovRewardProcess):
     discount: float = 0.95
     max_steps: int = 4000  # walks that last longer count as endless
 
+    live_states: tuple[int, ...] = field(init=False)
+    absorbing_states: tuple[int, ...] = field(init=False)
+    evaluation_states: tuple[int, ...] = field(init=False)
+
     def __post_init__(self) -> None:
         if self.num_states < 3:
             raise ValueError(f"`num_states={self.num_states}` leaves no state between the ends; pass at least 3.")
-
-    @property
-    def live_states(self) -> tuple[int, ...]:
-        return tuple(range(1, self.num_states - 1))
-
-    @property
-    def absorbing_states(self) -> tuple[int, ...]:
-        return (0, self.num_states - 1)
-
-    @property
-    def evaluation_states(self) -> tuple[int, ...]:
-        return tuple(s for s in (1, 5, 10, 18) if s in self.live_states)
+        live = tuple(range(1, self.num_states - 1))
+        object.__setattr__(self, "live_states", live)
+        object.__setattr__(self, "absorbing_states", (0, self.num_states - 1))
+        object.__setattr__(self, "evaluation_states", tuple(s for s in (1, 5, 10, 18) if s in live))
 
     def move_probabilities(self) -> Values:
         """Rows (left, stay, right) for every state; the absorbing ends stay."""

@@ -15,7 +15,8 @@ Values = NDArray[np.float64]
 class ReturnLaw(Protocol):
     """A probability law on the line that is known exactly, or up to `truncation_error` in W1."""
 
-    truncation_error: float
+    @property
+    def truncation_error(self) -> float: ...
 
     @property
     def mean(self) -> float: ...
@@ -77,8 +78,10 @@ def reward_count_law(probabilities: Values, *, discount: float) -> DiscreteLaw:
     weights = probabilities / (probabilities.sum() + beyond)
     weights[-1] += beyond
     distinct = np.concatenate([[True], np.diff(atoms) > 0])  # far atoms meet in floating point
-    weights = np.bincount(np.cumsum(distinct) - 1, weights)
-    return DiscreteLaw(atoms[distinct], weights, truncation_error=float(beyond * (1 / (1 - discount) - atoms[-1])))
+    merged = np.bincount(np.cumsum(distinct) - 1, weights).astype(np.float64)
+    return DiscreteLaw(
+        atoms[distinct].astype(np.float64), merged, truncation_error=float(beyond * (1 / (1 - discount) - atoms[-1]))
+    )
 
 
 @dataclass(frozen=True)

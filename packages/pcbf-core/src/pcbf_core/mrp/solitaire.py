@@ -20,10 +20,10 @@ class SolitaireDice(MarkovRewardProcess):
 
     name: ClassVar[str] = "solitaire"
     title: ClassVar[str] = "Solitaire Dice"
-    num_states: ClassVar[int] = 2  # playing, over
-    live_states: ClassVar[tuple[int, ...]] = (0,)
-    absorbing_states: ClassVar[tuple[int, ...]] = (1,)
-    evaluation_states: ClassVar[tuple[int, ...]] = (0,)
+    num_states: int = 2  # playing, over
+    live_states: tuple[int, ...] = (0,)
+    absorbing_states: tuple[int, ...] = (1,)
+    evaluation_states: tuple[int, ...] = (0,)
     discount: float = 0.9
     stop_probability: float = 1 / 6
     max_rolls: int = 400  # the mass beyond sits on the last atom
@@ -34,4 +34,5 @@ class SolitaireDice(MarkovRewardProcess):
 
     def return_law(self, state: int) -> DiscreteLaw:
         rolls = np.arange(self.max_rolls + 1)
-        return reward_count_law(self.stop_probability * (1 - self.stop_probability) ** rolls, discount=self.discount)
+        probabilities = self.stop_probability * (1 - self.stop_probability) ** rolls.astype(np.float64)
+        return reward_count_law(probabilities, discount=self.discount)

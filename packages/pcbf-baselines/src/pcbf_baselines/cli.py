@@ -1,0 +1,369 @@
+"""Commands: `pcbf-train`, `pcbf-evaluate` and `pcbf-data`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("MUJOCO_GL", "egl")
+
+from pcbf_baselines.datasets.tasks import PAPER_TASKS, TASKS, Task, datasets, find_task, tasks_tsv
+
+EXIT_ERROR, EXIT_DIVERGED, EXIT_STOPPED = 1, 3, 130
+
+
+def _guarded(body: Callable[[], int]) -> int:
+    """Run a command; what a user can mend is told in a line, not in a traceback."""
+    from pcbf_baselines.datasets.download import DatasetError
+    from pcbf_baselines.runner import RunDiverged, RunError
+
+    try:
+        return body()
+    except RunDiverged as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_DIVERGED
+    except (RunError, DatasetError, ValueError, ModuleNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_ERROR
+    except KeyboardInterrupt:
+        print("\nstopped; the same command goes on from the last checkpoint", file=sys.stderr)
+        return EXIT_STOPPED
+
+
+def assignment(text: str) -> tuple[str, Any]:
+    """("name", value) of "name=value"; the value is JSON where it can be, else text."""
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form name=value")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        constants = {"True": True, "False": False, "None": None}
+        return name, constants.get(value, value)
+
+
+def _data_dir(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data-dir", type=Path, default=Path("data/raw"), help="where datasets lie (default: %(default)s)"
+    )
+
+
+def _evaluation_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("evaluation")
+    group.add_argument("--episodes", type=int, default=50, help="episodes per evaluation (default: %(default)s)")
+    group.add_argument("--slots", type=int, default=10, help="simulators in lockstep (default: %(default)s)")
+    group.add_argument("--episode-limit", type=int, help="cut episodes after so many steps (default: the task's own)")
+    group.add_argument(
+        "--success-timing",
+        choices=("pre", "post"),
+        default="pre",
+        help="judge OGBench success before the step (as rewards do) or after it (as release 1.1; default: %(default)s)",
+    )
+    group.add_argument(
+        "--workers", type=int, default=0, help="processes for the simulators, 0 for none; does not change results"
+    )
+
+
+def _evaluation_settings(options: argparse.Namespace) -> Any:
+    from pcbf_baselines.evaluation import EvaluationSettings
+
+    return EvaluationSettings(
+        num_episodes=options.episodes,
+        num_slots=min(options.slots, options.episodes),
+        episode_limit=options.episode_limit,
+        success_timing=options.success_timing,
+    )
+
+
+# --- pcbf-train -------------------------------------------------------------------------------------
+
+
+def train_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pcbf-train",
+        description="Train one method on one task, evaluate it and write a record per seed. "
+        "The same command again goes on from the last checkpoint, or says that it is finished.",
+        epilog="example: pcbf-train cube-single-play-singletask-task1-v0 pcbf --seeds 0 1 --steps 20000 "
+        "--set control_weight=0.4 --out results/laptop",
+    )
+    parser.add_argument("task", help="name of the task, as in the paper; `pcbf-data list` shows them")
+    parser.add_argument("method", help="pcbf, value_flows, floq, fql, iql, iqn, codac, c51, bc or random")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="seeds, trained side by side (default: 0)")
+    parser.add_argument("--steps", type=int, help="gradient steps (default: the paper's for the task)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("results/own"), help="results directory (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--set",
+        type=assignment,
+        action="append",
+        nargs="+",
+        default=[],
+        metavar="NAME=VALUE",
+        help="setting of the method, such as control_weight=0.4 or hidden_sizes=[256,256]",
+    )
+    parser.add_argument("--settings", type=json.loads, default={}, help="settings of the method as one JSON object")
+    _data_dir(parser)
+    group = parser.add_argument_group("training")
+    group.add_argument("--batch-size", type=int, default=256, help="transitions per step (default: %(default)s)")
+    group.add_argument("--eval-every", type=int, help="steps between evaluations (default: a tenth of the steps)")
+    group.add_argument("--log-every", type=int, help="steps per compiled call and metrics row (default: up to 1000)")
+    group.add_argument("--checkpoint-every", type=int, help="steps between checkpoints (default: at evaluations)")
+    group.add_argument("--standardise", action="store_true", help="observations to zero mean and unit deviation")
+    group.add_argument("--reward-scale", type=float, default=1.0, help="factor on rewards (default: %(default)s)")
+    group.add_argument("--return-width", type=float, help="scale rewards so that the return range has this width")
+    group.add_argument(
+        "--across", choices=("vmap", "map"), default="vmap", help="seeds in lockstep or in turn (default: %(default)s)"
+    )
+    group.add_argument(
+        "--memory-budget", type=float, metavar="GB", help="stream image data larger than this from the host"
+    )
+    group.add_argument("--restart", action="store_true", help="forget what this run left behind and begin anew")
+    _evaluation_options(parser)
+    group = parser.add_argument_group("output")
+    group.add_argument("--tensorboard", action="store_true", help="also write for TensorBoard, under OUT/tensorboard")
+    group.add_argument("--wandb", metavar="PROJECT", help="also send to Weights & Biases")
+    return parser
+
+
+def run_settings(options: argparse.Namespace, task: Task) -> Any:
+    """Run settings of the command line; intervals that were not given follow from the number of steps."""
+    from pcbf_baselines.runner import RunSettings
+
+    steps = options.steps or task.steps
+    eval_every = options.eval_every or max(steps // 10, 1)
+    log_every = options.log_every or next(n for n in range(min(1000, eval_every), 0, -1) if eval_every % n == 0)
+    return RunSettings(
+        steps=steps,
+        batch_size=options.batch_size,
+        eval_every=eval_every,
+        log_every=log_every,
+        standardise=options.standardise,
+        reward_scale=options.reward_scale,
+        return_width=options.return_width,
+        across=options.across,
+        evaluation=_evaluation_settings(options),
+    )
+
+
+def train_main(arguments: Sequence[str] | None = None) -> int:
+    options = train_parser().parse_args(arguments)
+    return _guarded(lambda: _train(options))
+
+
+def _train(options: argparse.Namespace) -> int:
+    from pcbf_baselines import runner
+
+    task = find_task(options.task)
+    settings = run_settings(options, task)
+    chosen = {**options.settings, **dict(pair for pairs in options.set for pair in pairs)}
+    problem = runner.make_problem(
+        options.task,
+        options.method,
+        settings,
+        chosen,
+        data_dir=options.data_dir,
+        num_workers=options.workers,
+        memory_budget=None if options.memory_budget is None else options.memory_budget * 1e9,
+    )
+    sinks = []
+    name = f"{options.task}-{options.method}"
+    if options.tensorboard:
+        sinks.append(runner.tensorboard_sink(options.out / "tensorboard" / name))
+    if options.wandb:
+        sinks.append(runner.wandb_sink(options.wandb, name, runner.run_config(problem, settings, options.seeds)))
+    runner.run(
+        problem,
+        settings,
+        options.seeds,
+        options.out,
+        checkpoint_every=options.checkpoint_every,
+        restart=options.restart,
+        sinks=sinks,
+    )
+    return 0
+
+
+# --- pcbf-evaluate ----------------------------------------------------------------------------------
+
+
+def evaluate_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pcbf-evaluate",
+        description="Play episodes with a trained checkpoint; needs the simulator but no data. Prints JSON.",
+    )
+    parser.add_argument("checkpoint", type=Path, help="OUT/checkpoints/TASK/METHOD/seeds….npz")
+    parser.add_argument("--seed", type=int, help="which seed of the group (default: all)")
+    parser.add_argument(
+        "--video", type=Path, help="also write one episode as .mp4 or .gif, beside the critic's returns"
+    )
+    parser.add_argument("--video-episode", type=int, default=0, help="number of that episode (default: %(default)s)")
+    _evaluation_options(parser)
+    return parser
+
+
+def evaluate_main(arguments: Sequence[str] | None = None) -> int:
+    options = evaluate_parser().parse_args(arguments)
+    return _guarded(lambda: _evaluate(options))
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    import jax
+
+    from pcbf_baselines.evaluation import TaskEvaluator, record_video
+    from pcbf_baselines.runner import restore_run
+
+    restored = restore_run(options.checkpoint)
+    task, seeds = find_task(restored.config["task"]), restored.config["seeds"]
+    if options.seed is not None and options.seed not in seeds:
+        raise ValueError(f"`--seed {options.seed}` is not in the checkpoint; it holds {', '.join(map(str, seeds))}.")
+    settings = _evaluation_settings(options)
+    evaluator = TaskEvaluator(task, settings, restored.scaling, options.workers)
+    shown = {}
+    try:
+        for index, seed in enumerate(seeds):
+            if options.seed in (None, seed):
+                state = jax.tree.map(lambda x, i=index: x[i], restored.states)
+                evaluation = evaluator(restored.agent, state, restored.step)
+                shown[str(seed)] = {"score": evaluation.mean, **dataclasses.asdict(evaluation)}
+    finally:
+        evaluator.close()
+    print(json.dumps({"task": task.name, "method": restored.config["method"], "seeds": shown}, indent=1))
+    if options.video:
+        index = seeds.index(options.seed) if options.seed is not None else 0
+        record_video(
+            restored.agent,
+            jax.tree.map(lambda x: x[index], restored.states),
+            task,
+            options.video,
+            settings=settings,
+            scaling=restored.scaling,
+            episode=options.video_episode,
+            return_range=restored.spec.return_range,
+        )
+    return 0
+
+
+# --- pcbf-data --------------------------------------------------------------------------------------
+
+
+def data_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="pcbf-data", description="Datasets: list, fetch, verify, generate.")
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    listing = commands.add_parser("list", help="show all tasks and their datasets")
+    listing.add_argument("--tsv", action="store_true", help="the paper's tasks as tab-separated text")
+
+    fetch = commands.add_parser(
+        "fetch",
+        help="download datasets, resuming what was begun",
+        description="Download datasets that are not there yet.",
+    )
+    fetch.add_argument("names", nargs="+", metavar="NAME", help="tasks or datasets")
+    fetch.add_argument(
+        "--source",
+        action="append",
+        default=[],
+        metavar="PLACE",
+        help="folder or address that holds the files; tried before PCBF_DATA_SOURCES, the official server and mirrors",
+    )
+    _data_dir(fetch)
+
+    verify = commands.add_parser("verify", help="check datasets: shapes, numbers, rewards, episodes, checksums")
+    verify.add_argument("names", nargs="+", metavar="NAME", help="tasks or datasets")
+    _data_dir(verify)
+
+    make = commands.add_parser(
+        "make-local",
+        help="generate datasets here, marked as local",
+        description="Generate datasets in the official formats under the official names. They are marked as local, in "
+        "the file and in every record made from it.",
+    )
+    make.add_argument("names", nargs="+", metavar="NAME", help="tasks or datasets")
+    make.add_argument("--episodes", type=int, default=100, help="training episodes (default: %(default)s)")
+    make.add_argument("--validation-episodes", type=int, help="validation episodes (default: a tenth)")
+    make.add_argument("--length", type=int, default=1000, help="transitions per episode (default: %(default)s)")
+    make.add_argument("--seed", type=int, default=0, help="seed (default: %(default)s)")
+    make.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes; does not change the data")
+    make.add_argument("--state-file", type=Path, help="image datasets: render this state file instead of new episodes")
+    make.add_argument("--policies", type=Path, help="Adroit: folder with the policy weights")
+    make.add_argument("--overwrite", action="store_true", help="replace local data that are there already")
+    _data_dir(make)
+    return parser
+
+
+def data_main(arguments: Sequence[str] | None = None) -> int:
+    options = data_parser().parse_args(arguments)
+    commands = {"list": _list, "fetch": _fetch, "verify": _verify, "make-local": _make_local}
+    return _guarded(lambda: commands[options.command](options))
+
+
+def named(names: Sequence[str]) -> list[Task]:
+    """One task for each different dataset among names of tasks and datasets."""
+    known = datasets()
+    tasks = [known[name] if name in known else find_task(name) for name in names]
+    return list({task.dataset: task for task in tasks}.values())
+
+
+def _list(options: argparse.Namespace) -> int:
+    if options.tsv:
+        sys.stdout.write(tasks_tsv())
+        return 0
+    width = max(map(len, TASKS))
+    for task in TASKS.values():
+        note = "" if task.name in PAPER_TASKS else "  (not in the paper)"
+        print(f"{task.name:{width}}  {task.kind:6}  {task.dataset}{note}")
+    return 0
+
+
+def _fetch(options: argparse.Namespace) -> int:
+    from pcbf_baselines.datasets import adroit
+    from pcbf_baselines.datasets.download import default_sources, fetch
+    from pcbf_baselines.datasets.ogbench import dataset_files
+
+    sources = default_sources(options.source)
+    for task in named(options.names):
+        if task.kind == "adroit":
+            receipts = [adroit.fetch(task, options.data_dir, sources)]
+        else:
+            receipts = [fetch(file, sources) for file in dataset_files(task, options.data_dir)]
+        print(f"{task.dataset}: {', '.join(sorted({receipt['source'] for receipt in receipts}))}")
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from pcbf_baselines.datasets.verify import failed, table, verify
+
+    wrong = 0
+    tasks = [find_task(name) if name in TASKS else named([name])[0] for name in options.names]
+    for task in tasks:
+        checks, info = verify(task.name, options.data_dir)
+        print(f"{task.name}: {info.num_transitions} transitions, {info.num_episodes} episodes\n{table(checks)}")
+        wrong += len(failed(checks))
+    return EXIT_ERROR if wrong else 0
+
+
+def _make_local(options: argparse.Namespace) -> int:
+    from pcbf_baselines.datasets.make_local import LocalSettings, make_local
+
+    validation = options.validation_episodes or max(options.episodes // 10, 1)
+    settings = LocalSettings(
+        num_episodes=options.episodes,
+        num_validation_episodes=validation,
+        episode_length=options.length,
+        seed=options.seed,
+        state_file=options.state_file,
+        policies=options.policies,
+    )
+    for task in named(options.names):
+        for file in make_local(
+            task, options.data_dir, settings, num_workers=options.workers, overwrite=options.overwrite
+        ):
+            print(f"wrote {file} (local)")
+    return 0

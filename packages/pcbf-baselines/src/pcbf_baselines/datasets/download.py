@@ -1,0 +1,243 @@
+"""Fetching dataset files: several sources in order, resumed where they broke off, checked before they get their name.
+
+Beside every dataset file lies `<file>.json`, its *receipt*: size, SHA-256, the shape and type of each
+array, and `source`: "official", "mirror", "user" (a path or address of your own), "found" (it was
+there already) or "local" (generated here). A file that does not match its receipt is never
+replaced; the error names it and says what to do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import urllib.error
+import urllib.parse
+import urllib.request
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from tqdm import tqdm
+
+from pcbf_core.files import atomic_write
+
+OFFICIAL = "https://rail.eecs.berkeley.edu/datasets/ogbench"
+MIRRORS = ("https://huggingface.co/datasets/zhouzypaul/ogbench_datasets/resolve/main",)
+SOURCES_VARIABLE = "PCBF_DATA_SOURCES"
+MARK = "pcbf_local"  # array inside generated files that says so
+BLOCK = 1 << 20
+TIMEOUT = 30.0
+
+
+class DatasetError(RuntimeError):
+    """A dataset file that is absent, broken or not the one it should be; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A place that holds dataset files under their official names: an address or a folder."""
+
+    place: str
+    kind: str  # "official", "mirror" or "user"
+
+    def address(self, file_name: str) -> str:
+        if "://" in self.place:
+            return f"{self.place.rstrip('/')}/{urllib.parse.quote(file_name)}"
+        return (Path(self.place).expanduser().resolve() / file_name).as_uri()
+
+
+def default_sources(extra: Sequence[str] = ()) -> list[Source]:
+    """`extra` places, then those of PCBF_DATA_SOURCES (separated by spaces), the official server, public mirrors."""
+    own = [*extra, *os.environ.get(SOURCES_VARIABLE, "").split()]
+    return [
+        *(Source(place, "user") for place in own),
+        Source(OFFICIAL, "official"),
+        *(Source(m, "mirror") for m in MIRRORS),
+    ]
+
+
+def receipt_path(file: Path) -> Path:
+    return file.with_name(file.name + ".json")
+
+
+def sha256(file: Path) -> str:
+    with open(file, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def describe(file: Path) -> dict[str, dict[str, Any]]:
+    """Shape and type of every array of an npz file, from its headers alone; never unpickles."""
+    arrays: dict[str, dict[str, Any]] = {}
+    with zipfile.ZipFile(file) as archive:
+        for member in sorted(archive.namelist()):
+            with archive.open(member) as stream:
+                version = np.lib.format.read_magic(stream)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                shape, _, dtype = read(stream)
+            if dtype.hasobject:
+                raise ValueError(f"{member} holds Python objects, which only pickle could read")
+            arrays[member.removesuffix(".npy")] = {"shape": list(shape), "dtype": dtype.name}
+    return arrays
+
+
+def local_mark(file: Path) -> dict[str, Any] | None:
+    """How a generated file was made, as it says itself; None for a file that was not generated here."""
+    with np.load(file, allow_pickle=False) as arrays:
+        return json.loads(str(arrays[MARK][()])) if MARK in arrays.files else None
+
+
+def write_receipt(file: Path, source: str, **details: Any) -> dict[str, Any]:
+    """Record what `file` is now; one that carries the generator's mark is recorded as local whatever is said."""
+    mark = local_mark(file)
+    receipt = {
+        "file": file.name,
+        "bytes": file.stat().st_size,
+        "sha256": sha256(file),
+        "arrays": describe(file),
+        "source": "local" if mark else source,
+        **details,
+        **({"local": mark} if mark else {}),
+    }
+    with atomic_write(receipt_path(file)) as stream:
+        stream.write(json.dumps(receipt, indent=1, sort_keys=True) + "\n")
+    return receipt
+
+
+def check_file(file: Path) -> dict[str, Any]:
+    """The receipt of `file` after checking the file against it; a file without one gets one if it can be read."""
+    remedy = f"Move it away or delete it together with {receipt_path(file).name}, then fetch or make it again."
+    if not file.is_file():
+        raise DatasetError(f"{file} is missing.")
+    try:
+        receipt = json.loads(receipt_path(file).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return _adopt(file, remedy)
+    except json.JSONDecodeError as error:
+        raise DatasetError(f"{receipt_path(file)} cannot be read ({error}). {remedy}") from error
+    if file.stat().st_size != receipt["bytes"]:
+        raise DatasetError(f"{file} has {file.stat().st_size} bytes, {receipt['bytes']} were recorded. {remedy}")
+    if (found := sha256(file)) != receipt["sha256"]:
+        raise DatasetError(f"{file} has SHA-256 {found[:12]}…, {receipt['sha256'][:12]}… was recorded. {remedy}")
+    return receipt
+
+
+def _adopt(file: Path, remedy: str) -> dict[str, Any]:
+    fault = unreadable(file)
+    if fault:
+        raise DatasetError(f"{file} is truncated or corrupt ({fault}). {remedy}")
+    return write_receipt(file, "found")
+
+
+def unreadable(file: Path) -> str | None:
+    """Why an npz file cannot be read to its end, or None if it can."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            broken = archive.testzip()
+        if broken:
+            return f"{broken} fails its checksum"
+        describe(file)
+    except (zipfile.BadZipFile, ValueError, OSError, EOFError) as error:
+        return str(error)
+    return None
+
+
+def fetch(file: Path, sources: Sequence[Source], *, progress: bool = True) -> dict[str, Any]:
+    """The receipt of `file`, downloaded from the first source that delivers it whole unless it is there already."""
+    if file.exists():
+        return check_file(file)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    faults = []
+    for source in sources:
+        address = source.address(file.name)
+        part = file.with_name(f"{file.name}.{hashlib.sha256(address.encode()).hexdigest()[:8]}.part")
+        try:
+            _download(address, part, progress=progress)
+            return _accept(part, file, source, address)
+        except (OSError, HTTPException, DatasetError) as error:
+            faults.append(f"  {address}: {error}")
+    tried = "\n".join(faults) or "  no source is set"
+    raise DatasetError(
+        f"{file.name} could not be fetched:\n{tried}\n"
+        f"The same command resumes what was begun. Other places: --source PLACE or {SOURCES_VARIABLE}=PLACE (a folder "
+        "or an address that holds the file), or `pcbf-data make-local` for data generated here."
+    )
+
+
+def _accept(part: Path, file: Path, source: Source, address: str) -> dict[str, Any]:
+    """Give a complete download its name. A receipt beside the original decides what it must be and whence it is."""
+    fault = unreadable(part)
+    if fault:
+        part.unlink()
+        raise DatasetError(f"what it sent is not a whole npz file ({fault})")
+    original = _receipt_at(address) if source.kind == "user" else None
+    if original and original["sha256"] != sha256(part):
+        part.unlink()
+        raise DatasetError(f"what it sent is not the file that {address}.json describes")
+    os.replace(part, file)
+    return write_receipt(file, original["source"] if original else source.kind, address=_public(address))
+
+
+def _public(address: str) -> str:
+    """`address` without the user name, password or query that an own bucket may need."""
+    parts = urllib.parse.urlsplit(address)
+    if parts.scheme == "file":
+        return "file"
+    return urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _receipt_at(address: str) -> dict[str, Any] | None:
+    try:
+        with urllib.request.urlopen(f"{address}.json", timeout=TIMEOUT) as answer:
+            receipt = json.load(answer)
+    except (OSError, HTTPException, ValueError):
+        return None
+    return receipt if isinstance(receipt, dict) and {"sha256", "source"} <= set(receipt) else None
+
+
+def _download(address: str, part: Path, *, progress: bool) -> None:
+    """Bring `part` to the full length of `address`, going on after the bytes it already holds."""
+    begun = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(address)
+    if begun and not address.startswith("file:"):
+        request.add_header("Range", f"bytes={begun}-")
+    try:
+        answer = urllib.request.urlopen(request, timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        if error.code != 416:  # 416: nothing beyond what we hold
+            raise
+        total = error.headers.get("Content-Range", "").rpartition("/")[2]
+        if not (total.isdigit() and int(total) == begun):
+            part.unlink()
+            _download(address, part, progress=progress)
+        return
+    with answer:
+        resumes = getattr(answer, "status", None) == 206 and _range_start(answer) == begun
+        start = begun if resumes else 0
+        length = answer.headers.get("Content-Length")
+        total = start + int(length) if length else None
+        with open(part, "ab" if resumes else "wb") as stream:
+            _copy(answer, stream, part.name.split(".npz")[0], start, total, progress)
+    if total is not None and part.stat().st_size != total:
+        raise DatasetError(f"the connection ended after {part.stat().st_size} of {total} bytes")
+
+
+def _range_start(answer: Any) -> int | None:
+    begin = answer.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
+    return int(begin) if begin.isdigit() else None
+
+
+def _copy(answer: IO[bytes], stream: IO[bytes], name: str, start: int, total: int | None, progress: bool) -> None:
+    with tqdm(initial=start, total=total, unit="B", unit_scale=True, desc=name, disable=not progress) as bar:
+        for block in _blocks(answer):
+            stream.write(block)
+            bar.update(len(block))
+
+
+def _blocks(answer: IO[bytes]) -> Iterator[bytes]:
+    while block := answer.read(BLOCK):
+        yield block

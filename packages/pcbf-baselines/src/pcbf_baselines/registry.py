@@ -1,0 +1,95 @@
+"""All methods by name, PCBF included; every loop over methods reads this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pcbf_baselines.bc import BehaviorCloning, BehaviorCloningConfig
+from pcbf_baselines.c51 import C51, C51Config
+from pcbf_baselines.codac import CODAC, CODACConfig
+from pcbf_baselines.floq import FloQ, FloQConfig
+from pcbf_baselines.fql import FQL, FQLConfig
+from pcbf_baselines.iql import IQL, IQLConfig
+from pcbf_baselines.iqn import IQN, IQNConfig
+from pcbf_baselines.random_policy import RandomPolicy, RandomPolicyConfig
+from pcbf_baselines.value_flows import ValueFlows, ValueFlowsConfig
+from pcbf_core.agent import Agent
+from pcbf_core.config import check_choice, config_from
+from pcbf_core.pcbf import PCBF, PCBFConfig
+from pcbf_core.types import TaskSpec
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method.
+
+    Attributes:
+      name: how commands and records call it.
+      title: how tables and figures call it.
+      config, agent: its settings and its agent, built as `agent(config, spec)`.
+      visual: whether the paper runs it on images.
+      version: raised when a change makes earlier runs of the method incomparable.
+    """
+
+    name: str
+    title: str
+    config: type[Any]
+    agent: type[Any]
+    visual: bool
+    version: int = 1
+
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method("pcbf", "PCBF", PCBFConfig, PCBF, visual=True),
+        Method("value_flows", "Value Flows", ValueFlowsConfig, ValueFlows, visual=True),
+        Method("floq", "FloQ", FloQConfig, FloQ, visual=False),
+        Method("fql", "FQL", FQLConfig, FQL, visual=True),
+        Method("iql", "IQL", IQLConfig, IQL, visual=True),
+        Method("iqn", "IQN", IQNConfig, IQN, visual=True),
+        Method("codac", "CODAC", CODACConfig, CODAC, visual=False),
+        Method("c51", "C51", C51Config, C51, visual=False),
+        Method("bc", "BC", BehaviorCloningConfig, BehaviorCloning, visual=True),
+        Method("random", "Random", RandomPolicyConfig, RandomPolicy, visual=True),
+    )
+}
+
+
+def make_config(name: str, settings: Mapping[str, Any] | None = None) -> Any:
+    """The method's config from plain settings; `variant` names a form of PCBF (`PCBFConfig.variant`)."""
+    check_choice("method", name, METHODS)
+    config = METHODS[name].config
+    values = dict(settings or {})
+    if "variant" in values and hasattr(config, "variant"):
+        variant = values.pop("variant")
+        return config.variant(variant, **values)
+    return config_from(config, values)
+
+
+def make_agent(name: str, spec: TaskSpec, settings: Mapping[str, Any] | None = None) -> Agent:
+    """The agent of a method for a task; an unknown method or setting is answered with the nearest."""
+    config = make_config(name, settings)
+    return METHODS[name].agent(config, spec)
+
+
+def domain_settings(method: str, domain: str, path: Path = Path("config/methods.yaml")) -> dict[str, Any]:
+    """The settings of a method on a domain or task, as `config/methods.yaml` gives them, its discount included.
+
+    Args:
+      domain: a domain of that file, or the name of a task of such a domain (`pen-cloned-v1`).
+      path: the file.
+    """
+    table = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    check_choice("method", method, METHODS)
+    domains = table["domains"]
+    if domain not in domains:
+        domain = max((name for name in domains if domain.startswith(f"{name}-")), key=len, default=domain)
+    check_choice("domain", domain, domains)
+    entry = domains[domain]
+    return {} if method == "random" else {"discount": entry["discount"], **entry["methods"].get(method, {})}

@@ -1,0 +1,48 @@
+"""Scalar critics that several baselines share: an ensemble of Q(s, a)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+from jax import Array
+
+from pcbf_core.config import check_choice, check_range
+from pcbf_core.critic import AGGREGATIONS, Aggregation
+from pcbf_core.learner import LearnerConfig
+from pcbf_core.roles import Role, make_role
+from pcbf_core.types import PyTree, TaskSpec
+
+
+@dataclass(frozen=True)
+class EnsembleConfig(LearnerConfig):
+    """Settings of an ensemble of critics.
+
+    Attributes:
+      num_critics: members, all trained.
+      value_aggregation: how members agree on the value of the successor.
+    """
+
+    num_critics: int = 2
+    value_aggregation: Aggregation = "mean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("num_critics", self.num_critics, at_least=1)
+        check_choice("value_aggregation", self.value_aggregation, AGGREGATIONS)
+
+    def aggregate(self, members: Array) -> Array:
+        """One value from those of the members on axis 0."""
+        return AGGREGATIONS[self.value_aggregation](members, axis=0)
+
+
+def q_role(spec: TaskSpec, config: EnsembleConfig, output_dim: int = 1) -> Role:
+    """An ensemble of MLPs on [observation, action]."""
+    return make_role(spec, config, input_dim=spec.action_dim, output_dim=output_dim, members=config.num_critics)
+
+
+def q_values(role: Role, params: PyTree, observation: Array) -> Callable[[Array], Array]:
+    """Q(s, ·) as a function from actions (*batch, action_dim) to (members, *batch)."""
+    network = role.at(params, observation)
+    return lambda action: jnp.squeeze(network(action), axis=-1)

@@ -1,0 +1,209 @@
+"""PCBF as an agent: the path-coupled critic and the proposal flow behind one protocol."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal, final, get_args
+
+import jax
+from jax import Array
+
+from pcbf_core.agent import GradientAgent
+from pcbf_core.config import check_choice, check_range, config_from
+from pcbf_core.critic import FlowCritic, FlowCriticConfig, PCBFCritic, PCBFCriticConfig
+from pcbf_core.learner import LearnerState
+from pcbf_core.policy import Proposal, RiskConfig
+from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
+
+NextAction = Literal["rejection", "bc_sample", "dataset_next", "current_action"]
+DoneSource = Literal["masks", "terminals"]
+ScoreNoise = Literal["shared", "per_candidate"]
+
+
+@dataclass(frozen=True)
+class FlowAgentConfig(FlowCriticConfig, RiskConfig):
+    """Settings of agents that act by the candidates of a proposal and a critic whose return law is a flow.
+
+    Attributes:
+      clip_returns: keep flows inside `TaskSpec.return_range`; all published code does.
+      score: "mean" of M terminal returns (eq:qhat-mean), mean of M "one_step" Euler estimates, or "cvar",
+        the mean of M returns spread over the tail that `risk_level` and `risk_seeking` name.
+      num_return_samples: M when acting. The paper does not give it.
+      score_noise: "shared" scores the candidates of a state under common noises; "per_candidate" under
+        their own, which adds about a standard deviation of the return to each score if M = 1.
+      next_action: a' of the targets: the best of K candidates ("rejection"), one sample of the proposal,
+        the data's own next action, or the current action (as the paper's repository does).
+      next_score, num_next_samples: score and M for the targets' candidates. The paper does not give them;
+        one Euler step costs a tenth of a full flow and has the same mean.
+      done_source: "masks" stops bootstrapping where the return ends (`Transition.terminal`); "terminals"
+        where a recorded trajectory ends (`Transition.trajectory_end`), as the paper's repository does.
+    """
+
+    scores: ClassVar[tuple[str, ...]] = ("mean", "one_step", "cvar")
+
+    clip_returns: bool = True
+    num_return_samples: int = 16
+    score_noise: ScoreNoise = "shared"
+    next_action: NextAction = "rejection"
+    next_score: str = "one_step"
+    num_next_samples: int = 4
+    done_source: DoneSource = "masks"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("num_return_samples", self.num_return_samples, at_least=1)
+        check_range("num_next_samples", self.num_next_samples, at_least=1)
+        check_choice("score_noise", self.score_noise, get_args(ScoreNoise))
+        check_choice("next_action", self.next_action, get_args(NextAction))
+        check_choice("next_score", self.next_score, self.scores)
+        check_choice("done_source", self.done_source, get_args(DoneSource))
+
+
+@dataclass(frozen=True)
+class FlowAgent(GradientAgent):
+    """A flow critic and a proposal, trained together; acts by the best of the proposal's candidates."""
+
+    target_roles: ClassVar[tuple[str, ...]] = ("critic",)
+
+    config: FlowAgentConfig
+    spec: TaskSpec
+
+    @property
+    @abstractmethod
+    def critic(self) -> FlowCritic:
+        """The critic with its loss."""
+
+    @property
+    def proposal(self) -> Proposal:
+        return Proposal(self.config, self.spec)
+
+    @property
+    def coefficients(self) -> Mapping[str, float]:
+        return self.critic.coefficients
+
+    def init_params(self, key: Array) -> dict[str, PyTree]:
+        critic_key, proposal_key = jax.random.split(key)
+        return {"critic": self.critic.init_params(critic_key), "proposal": self.proposal.init_params(proposal_key)}
+
+    def loss(
+        self, params: Mapping[str, PyTree], state: LearnerState, batch: Transition, key: Array
+    ) -> tuple[Array, Metrics]:
+        """The critic's loss with a' of `next_action`, plus behaviour cloning of the proposal."""
+        action_key, critic_key, proposal_key = jax.random.split(key, 3)
+        complete = self.complete(state, batch, action_key)
+        critic_loss, metrics = self.critic.loss(
+            params["critic"], state.target_params["critic"], complete, critic_key, state.coefficients
+        )
+        proposal_loss = self.proposal.loss(params["proposal"], batch.observation, batch.action, proposal_key)
+        return critic_loss + proposal_loss, {**metrics, "proposal_loss": proposal_loss}
+
+    def complete(self, state: LearnerState, batch: Transition, key: Array) -> Transition:
+        """The batch with d by `done_source` and a' by `next_action`."""
+        if self.config.done_source == "terminals":
+            if batch.trajectory_end is None:
+                raise ValueError(
+                    '`done_source="terminals"` needs `Transition.trajectory_end`, which this data lacks; '
+                    'fill it in, or use `done_source="masks"`.'
+                )
+            batch = batch.replace(terminal=batch.trajectory_end)
+        return batch.replace(next_action=self.choose_next_action(state, batch, key))
+
+    def choose_next_action(self, state: LearnerState, batch: Transition, key: Array) -> Array:
+        """a' at s', (batch, action_dim), from the online networks."""
+        config = self.config
+        if config.next_action == "current_action":
+            return batch.action
+        if config.next_action == "dataset_next":
+            if batch.next_action is None:
+                raise ValueError(
+                    '`next_action="dataset_next"` needs `Transition.next_action`, which this data lacks; '
+                    'fill it in, or use `next_action="rejection"`.'
+                )
+            return batch.next_action
+        if config.next_action == "bc_sample":
+            return self.proposal.sample(state.params["proposal"], batch.next_observation, key)
+        score = partial(self.score, state, kind=config.next_score, num_samples=config.num_next_samples)
+        return self.proposal.best_of(state.params["proposal"], batch.next_observation, key, score)
+
+    def score(
+        self, state: LearnerState, observation: Array, action: Array, key: Array, *, kind: str, num_samples: int
+    ) -> Array:
+        """Scores (*batch, candidates) of actions (*batch, candidates, action_dim), see `FlowAgentConfig.score`."""
+        config, critic = self.config, self.critic
+        if kind == "cvar":
+            level, upper = config.risk_level, config.risk_seeking
+            return critic.cvar(state, observation, action, level, num_samples, upper=upper)
+        *batch, num_candidates, _ = action.shape
+        noise = jax.random.normal(key, (*batch, 1 if config.score_noise == "shared" else num_candidates, num_samples))
+        returns = critic.one_step_returns if kind == "one_step" else critic.returns_at
+        return returns(state, observation, action, noise).mean(axis=-1)
+
+    def act(self, state: LearnerState, observation: Array, key: Array) -> Array:
+        """argmax over K candidates a_k ~ π_β(·|s) of their score (app:policy-extraction)."""
+        score = partial(self.score, state, kind=self.config.score, num_samples=self.config.num_return_samples)
+        return self.proposal.best_of(state.params["proposal"], observation, key, score)
+
+    def sample_returns(
+        self, state: LearnerState, observation: Array, action: Array, key: Array, num_samples: int
+    ) -> Array:
+        """Independent samples of the return, (*batch, samples)."""
+        return self.critic.sample_returns(state, observation, action, key, num_samples)
+
+    def quantiles(self, state: LearnerState, observation: Array, action: Array, levels: Array) -> Array:
+        """Return quantiles at `levels` in (0, 1), (*batch, levels)."""
+        return self.critic.quantiles(state, observation, action, levels)
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "released": {
+        "next_action": "current_action",
+        "done_source": "terminals",
+        "trained_critics": 1,
+        "score": "one_step",
+        "num_return_samples": 1,
+        "score_noise": "per_candidate",
+        "grad_clip": 1.0,
+    },
+    "compiled": {
+        "path": "blended",
+        "lambda_scale": "inside_discount",
+        "score": "one_step",
+        "num_return_samples": 1,
+        "score_noise": "per_candidate",
+        "next_score": "one_step",
+        "num_next_samples": 1,
+    },
+}
+
+
+@final
+@dataclass(frozen=True)
+class PCBFConfig(FlowAgentConfig, PCBFCriticConfig):
+    """Settings of PCBF: those of its critic and of acting. The defaults are the paper's algorithm."""
+
+    @classmethod
+    def variant(cls, name: str, **settings: Any) -> PCBFConfig:
+        """The settings of a named form of the method, changed by `settings`.
+
+        "paper" is the default; "released" does what the source in the paper's repository does; "compiled"
+        what the older compiled code in that repository does.
+        """
+        check_choice("variant", name, VARIANTS)
+        return config_from(cls, {**VARIANTS[name], **settings})
+
+
+@final
+@dataclass(frozen=True)
+class PCBF(FlowAgent):
+    """Path-Coupled Bellman Flows (alg:pcbf-train, app:policy-extraction)."""
+
+    config: PCBFConfig
+    spec: TaskSpec
+
+    @property
+    def critic(self) -> PCBFCritic:
+        return PCBFCritic(self.config, self.spec)

@@ -1,0 +1,170 @@
+"""The proposal policy π_β, a flow cloned from the data, and the choice among its candidates (app:policy-extraction)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from pcbf_core.config import check_choice, check_range
+from pcbf_core.flow import flow_map
+from pcbf_core.learner import LearnerConfig, check_sizes
+from pcbf_core.roles import Role, make_role, over_candidates
+from pcbf_core.types import PyTree, TaskSpec
+
+ActionClip = Literal["every_step", "end"]
+
+
+@dataclass(frozen=True)
+class ActorConfig(LearnerConfig):
+    """Settings of learners with an actor network.
+
+    Attributes:
+      actor_hidden_sizes: hidden layers of the actors; None for `hidden_sizes`.
+      actor_layer_norm: LayerNorm in the actors.
+    """
+
+    actor_hidden_sizes: tuple[int, ...] | None = None
+    actor_layer_norm: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.actor_hidden_sizes is not None:
+            check_sizes("actor_hidden_sizes", self.actor_hidden_sizes)
+
+
+@dataclass(frozen=True)
+class ProposalConfig(ActorConfig):
+    """Settings of the proposal flow; defaults from tab:hyperparameters.
+
+    Attributes:
+      num_action_steps: Euler steps of the action flow.
+      action_clip: whether actions are clipped to [-1, 1] after every Euler step or at the end.
+      num_candidates: K, the candidates among which a critic chooses.
+    """
+
+    num_action_steps: int = 10
+    action_clip: ActionClip = "every_step"
+    num_candidates: int = 16
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("num_action_steps", self.num_action_steps, at_least=1)
+        check_range("num_candidates", self.num_candidates, at_least=1)
+        check_choice("action_clip", self.action_clip, get_args(ActionClip))
+
+
+@dataclass(frozen=True)
+class RiskConfig(ProposalConfig):
+    """How candidates are compared when acting.
+
+    Attributes:
+      score: "mean" for the mean return, "cvar" for the mean of a tail of the return law.
+      risk_level: α, the share of returns in that tail; 1 is the mean.
+      risk_seeking: False scores by the worst share, True by the best.
+    """
+
+    scores: ClassVar[tuple[str, ...]] = ("mean", "cvar")
+
+    score: str = "mean"
+    risk_level: float = 0.25
+    risk_seeking: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("score", self.score, self.scores)
+        check_range("risk_level", self.risk_level, above=0, at_most=1)
+
+    def tail_levels(self, levels: Array) -> Array:
+        """Uniform levels in [0, 1] moved into the tail that `score` looks at."""
+        if self.score != "cvar":
+            return levels
+        return 1 - self.risk_level * levels if self.risk_seeking else self.risk_level * levels
+
+
+def clip_action(action: Array) -> Array:
+    """The action inside [-1, 1]."""
+    return jnp.clip(action, -1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """π_β: a velocity field on actions, trained by flow matching on the data's actions."""
+
+    config: ProposalConfig
+    spec: TaskSpec
+
+    @property
+    def role(self) -> Role:
+        """An MLP on [observation, action point, flow time]."""
+        return make_role(
+            self.spec,
+            self.config,
+            input_dim=self.spec.action_dim + 1,
+            output_dim=self.spec.action_dim,
+            hidden_sizes=self.config.actor_hidden_sizes,
+            layer_norm=self.config.actor_layer_norm,
+        )
+
+    def init_params(self, key: Array) -> PyTree:
+        return self.role.init(key, self.spec)
+
+    def loss(self, params: PyTree, observation: Array, action: Array, key: Array) -> Array:
+        """Mean over batch and coordinates of |f(t, (1-t) x_0 + t a | s) - (a - x_0)|², x_0 ~ N(0, I), t ~ U[0, 1]."""
+        noise_key, time_key = jax.random.split(key)
+        noise = jax.random.normal(noise_key, action.shape)
+        flow_time = jax.random.uniform(time_key, (*action.shape[:-1], 1))
+        point = (1 - flow_time) * noise + flow_time * action
+        prediction = self.role.at(params, observation)(point, flow_time)
+        return jnp.mean((prediction - (action - noise)) ** 2)
+
+    def flow(self, params: PyTree, observation: Array, noise: Array) -> Array:
+        """Actions in [-1, 1] that the flow makes of `noise` (*batch, action_dim).
+
+        Batch axes of the observation broadcast against those of the noise; its part of the network is
+        computed once for all Euler steps and candidates.
+        """
+        field = self.role.at(params, observation)
+        config = self.config
+        action = flow_map(
+            lambda time, point: field(point, jnp.broadcast_to(time, (*point.shape[:-1], 1))),
+            noise,
+            config.num_action_steps,
+            clip_range=(-1.0, 1.0) if config.action_clip == "every_step" else None,
+        )
+        return clip_action(action)
+
+    def sample(self, params: PyTree, observation: Array, key: Array) -> Array:
+        """One action per observation, (*batch, action_dim)."""
+        batch = observation.shape[: observation.ndim - len(self.spec.observation_shape)]
+        return self.flow(params, observation, jax.random.normal(key, (*batch, self.spec.action_dim)))
+
+    def candidates(self, params: PyTree, observation: Array, key: Array) -> Array:
+        """K independent actions per observation, (*batch, candidates, action_dim)."""
+        batch = observation.shape[: observation.ndim - len(self.spec.observation_shape)]
+        noise = jax.random.normal(key, (*batch, self.config.num_candidates, self.spec.action_dim))
+        return self.flow(params, over_candidates(observation, self.spec), noise)
+
+    def best_of(
+        self, params: PyTree, observation: Array, key: Array, score: Callable[[Array, Array, Array], Array]
+    ) -> Array:
+        """The best of K candidates by `score(observation, candidates, key)`, (*batch, action_dim).
+
+        The observation that `score` gets has an axis of size 1 for the candidates, so that work on it is
+        done once. One candidate needs no score.
+        """
+        candidate_key, score_key = jax.random.split(key)
+        candidates = self.candidates(params, observation, candidate_key)
+        if self.config.num_candidates == 1:
+            return candidates[..., 0, :]
+        return best_candidate(candidates, score(over_candidates(observation, self.spec), candidates, score_key))
+
+
+def best_candidate(candidates: Array, scores: Array) -> Array:
+    """The candidate of highest score, (*batch, action_dim), from (*batch, K, action_dim) and (*batch, K)."""
+    best = jnp.argmax(scores, axis=-1)[..., None, None]
+    return jnp.take_along_axis(candidates, best, axis=-2)[..., 0, :]

@@ -1,0 +1,124 @@
+"""Each loss term against numbers worked by hand."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pcbf_baselines import losses
+from pcbf_baselines.c51 import tail_masses
+from pcbf_baselines.value_flows import ValueFlowsCritic, ValueFlowsCriticConfig, with_tangent
+from pcbf_core import PCBFCritic, PCBFCriticConfig
+from pcbf_core.flow import flow_map
+
+
+def test_expectile():
+    # 0.9 · 2² above, 0.1 · 2² below, and ½ makes it half the square
+    np.testing.assert_allclose(losses.expectile_loss(jnp.array([2.0, -2.0]), 0.9), [3.6, 0.4], rtol=1e-6)
+    np.testing.assert_allclose(losses.expectile_loss(jnp.array([2.0, -2.0]), 0.5), [2.0, 2.0])
+
+
+def test_awr_weight_is_capped():
+    weight = losses.awr_weight(jnp.array([0.0, 1.0, 5.0]), 2.0)
+    np.testing.assert_allclose(weight, [1.0, np.exp(2.0), 100.0], rtol=1e-6)
+
+
+def test_gaussian_log_density():
+    # two coordinates at distance 1 and 2: -(1 + 4)/2 - log 2π
+    value = losses.gaussian_log_density(jnp.array([1.0, 3.0]), jnp.array([0.0, 1.0]))
+    assert float(value) == pytest.approx(-2.5 - np.log(2 * np.pi), rel=1e-6)
+
+
+def test_quantile_huber():
+    # κ = 0.5: |δ| = 0.2 is quadratic, 0.02; |δ| = 2 is linear, 0.125 + 0.5 · 1.5 = 0.875; then / κ and the level
+    difference = jnp.array([0.2, -0.2, 2.0, -2.0])
+    expected = [0.25 * 0.04, 0.75 * 0.04, 0.25 * 1.75, 0.75 * 1.75]
+    np.testing.assert_allclose(losses.quantile_huber_loss(difference, jnp.array(0.25), 0.5), expected, rtol=1e-6)
+
+
+def test_quantile_regression_sums_predictions_and_averages_the_rest():
+    prediction, level = jnp.array([[[0.0, 1.0]]]), jnp.array([[0.5, 0.5]])  # one member, one transition, N = 2
+    target = jnp.array([[1.0, 3.0]])
+    # κ = 1, H(1) = ½, H(2) = 1½, H(3) = 2½, H(0) = 0; half of (½ + 2½) and of (0 + 1½), each averaged over two targets
+    expected = 0.5 * (0.5 + 2.5) / 2 + 0.5 * (0.0 + 1.5) / 2
+    assert float(losses.quantile_regression_loss(prediction, level, target, 1.0)) == pytest.approx(expected)
+
+
+def test_conservative_penalty():
+    # two actions of density ½ and value log 3, log 5: log(3/½ + 5/½) - 1 = log 16 - 1
+    value = losses.conservative_penalty(jnp.log(jnp.array([3.0, 5.0])), jnp.log(jnp.array([0.5, 0.5])), jnp.array(1.0))
+    assert float(value) == pytest.approx(np.log(16) - 1, rel=1e-6)
+
+
+def test_bcfm_pair():
+    # G = 1 + 0.9 · 2 = 2.8; at t = ¼ from ε = -1: ¾ · -1 + ¼ · 2.8 = -0.05, velocity 3.8; a terminal forgets X'
+    inputs = dict(noise=jnp.array(-1.0), successor_return=jnp.array(2.0), flow_time=jnp.array(0.25), discount=0.9)
+    np.testing.assert_allclose(
+        losses.bcfm_pair(reward=jnp.array(1.0), terminal=jnp.array(0.0), **inputs), [-0.05, 3.8], rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        losses.bcfm_pair(reward=jnp.array(1.0), terminal=jnp.array(1.0), **inputs), [-0.5, 2.0], rtol=1e-5
+    )
+
+
+def test_dcfm_pair():
+    # Ẑ = 2, v⁻(t, z) = t + z: input 1 + 0.9 · 2 = 2.8, target 2.25 without a factor γ
+    point, target = losses.dcfm_pair(
+        lambda t, z: t + z,
+        successor_point=jnp.array(2.0),
+        flow_time=jnp.array(0.25),
+        reward=jnp.array(1.0),
+        terminal=jnp.array(0.0),
+        discount=0.9,
+    )
+    assert (float(point), float(target)) == (pytest.approx(2.8), pytest.approx(2.25))
+
+
+def test_confidence_weight():
+    # sigmoid(-log 3) = ¼ at τ/σ = log 3; ½ + ½ in the limit of a wide law, ½ for a certain return
+    weight = losses.confidence_weight(jnp.array([1.0, 1e9, 0.0]), float(np.log(3)))
+    np.testing.assert_allclose(weight, [0.75, 1.0, 0.5], rtol=1e-5)
+
+
+def test_tangent_flow_gives_the_slope_of_the_flow_map():
+    # dz/dt = z/2 over five Euler steps multiplies by 1.1⁵
+    pair = flow_map(with_tangent(lambda t, z: 0.5 * z), jnp.array([[3.0], [1.0]]), 5)
+    np.testing.assert_allclose(pair[:, 0], [3 * 1.1**5, 1.1**5], rtol=1e-5)
+
+
+def test_distillation():
+    assert float(losses.distillation_loss(jnp.array([[1.0, 0.0]]), jnp.array([[0.0, 2.0]]))) == pytest.approx(2.5)
+
+
+def test_categorical_projection():
+    support = jnp.array([0.0, 1.0, 2.0])
+    # ½ at 0.25 is shared 3:1 between 0 and 1; ½ at 5 goes to the end
+    mass = losses.categorical_projection(support, jnp.array([0.25, 5.0]), jnp.array([0.5, 0.5]))
+    np.testing.assert_allclose(mass, [0.375, 0.125, 0.5], rtol=1e-6)
+
+
+def test_cross_entropy_normalises_the_logits():
+    logits = jnp.log(jnp.array([1.0, 3.0])) + 7.0  # probabilities ¼, ¾ whatever is added
+    value = losses.cross_entropy(logits, jnp.array([0.5, 0.5]))
+    assert float(value) == pytest.approx(-0.5 * np.log(0.25) - 0.5 * np.log(0.75), rel=1e-5)
+
+
+def test_tail_masses():
+    probability = jnp.array([0.1, 0.4, 0.5])
+    np.testing.assert_allclose(tail_masses(probability, 0.25, upper=False), [0.1, 0.15, 0.0], atol=1e-6)
+    np.testing.assert_allclose(tail_masses(probability, 0.6, upper=True), [0.0, 0.1, 0.5], atol=1e-6)
+
+
+def test_pcbf_without_control_variate_is_the_endpoint_term_of_value_flows(specs, make_batch):
+    spec, shared = specs["state"], dict(hidden_sizes=(8,), num_flow_steps=3, discount=0.9, clip_returns=True)
+    batch = make_batch(spec, size=16)
+    batch = batch.replace(next_action=batch.action[::-1], terminal=jnp.arange(16.0) % 2)
+    pcbf = PCBFCritic(PCBFCriticConfig(control_weight=0.0, **shared), spec)
+    flows = ValueFlowsCritic(ValueFlowsCriticConfig(**shared), spec)
+    state, other, key = pcbf.init(jax.random.key(0)), flows.init(jax.random.key(0)), jax.random.key(1)
+    ours, _ = pcbf.loss(state.params["critic"], state.target_params["critic"], batch, key, state.coefficients)
+    same_draws = jax.random.split(key)[0]  # PCBF keeps the other half for independent successor noise
+    _, theirs = flows.loss(other.params["critic"], other.target_params["critic"], batch, same_draws, other.coefficients)
+    assert float(ours) == pytest.approx(float(theirs["bcfm_loss"]), rel=1e-6)

@@ -1,0 +1,168 @@
+"""Generated data: reproducible, in the official formats, and never to be taken for official."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pcbf_baselines.cli import data_main
+from pcbf_baselines.datasets import load, load_rows
+from pcbf_baselines.datasets.download import DatasetError, check_file, local_mark
+from pcbf_baselines.datasets.make_local import LocalSettings, make_local, policy_mean
+from pcbf_baselines.datasets.tasks import find_task
+from pcbf_baselines.datasets.verify import failed, verify
+from pcbf_baselines.wrappers import EnvironmentSpec, make_environment
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of the simulators
+CUBE = "cube-single-play-singletask-task1-v0"
+POINT = "pointmaze-medium-navigate-singletask-task1-v0"
+ROOT = Path(__file__).parents[2]
+POLICIES = Path(os.environ.get("PCBF_ADROIT_POLICIES", ROOT.parent / "shared" / "adroit_policies"))
+SMALL = LocalSettings(num_episodes=2, num_validation_episodes=1, episode_length=30)
+
+
+def make(task: str, folder: Path, settings: LocalSettings = SMALL, **options) -> list[Path]:
+    return make_local(find_task(task), folder, settings, progress=False, **options)
+
+
+@pytest.fixture(scope="module")
+def renders() -> None:
+    """Skips where no image can be rendered, in another process because a failing EGL can end it."""
+    code = "import mujoco; m = mujoco.MjModel.from_xml_string('<mujoco/>'); mujoco.Renderer(m, 8, 8).render()"
+    environment = {**os.environ, "MUJOCO_GL": "egl"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no EGL renderer: {done.stderr.strip().splitlines()[-1:]}")
+
+
+def test_same_seed_gives_the_same_bytes_with_any_number_of_processes(tmp_path):
+    first, again = make(POINT, tmp_path / "a"), make(POINT, tmp_path / "b", num_workers=2)
+    for left, right in zip(first, again, strict=True):
+        assert left.name == right.name and left.read_bytes() == right.read_bytes()
+    other = make(POINT, tmp_path / "c", LocalSettings(2, 1, 30, seed=1))
+    assert other[0].read_bytes() != first[0].read_bytes()
+
+
+def test_arm_data_pass_every_check_and_repeat(tmp_path):
+    files = make(CUBE, tmp_path / "a")
+    again = make(CUBE, tmp_path / "b")  # same process, simulator already used
+    assert [file.read_bytes() for file in files] == [file.read_bytes() for file in again]
+    checks, info = verify(CUBE, tmp_path / "a")
+    assert not failed(checks) and info.is_local
+    assert (info.num_episodes, info.num_transitions) == (2, 60)
+    with np.load(files[0]) as arrays:
+        assert arrays["observations"].shape == (62, 28) and arrays["terminals"].sum() == 2
+        assert arrays["qpos"].dtype == np.float32 and arrays["terminals"].dtype == bool
+
+
+def test_stored_states_replay_to_the_stored_observations(tmp_path):
+    """Open loop from the first stored state, the recorded actions lead through the recorded observations."""
+    make(CUBE, tmp_path)
+    rows, _ = load_rows(find_task(CUBE), tmp_path)
+    with np.load(tmp_path / "ogbench" / "cube-single-play-v0.npz") as arrays:
+        qpos, qvel = arrays["qpos"].astype(np.float64), arrays["qvel"].astype(np.float64)
+    env = make_environment(EnvironmentSpec("cube-single-singletask-task1-v0"))
+    env.reset(seed=0)
+    env.unwrapped.set_state(qpos[0], qvel[0])  # type: ignore[attr-defined]
+    for row in range(5):
+        observation, reward, *_ = env.step(rows.action[row])
+        np.testing.assert_allclose(observation, rows.observation[row + 1], atol=5e-3)
+        assert reward == rows.reward[row]
+    env.close()
+
+
+def test_mark_is_inside_the_file_beside_it_and_in_the_info(tmp_path):
+    file = make(POINT, tmp_path)[0]
+    mark = local_mark(file)
+    assert mark is not None and mark["source"] == "local" and mark["dataset"] == "pointmaze-medium-navigate-v0"
+    assert json.loads(file.with_name(file.name + ".json").read_text())["local"] == mark
+    _, _, info = load(POINT, data_dir=tmp_path)
+    assert info.plain()["source"] == "local" and info.plain()["details"]["local"] == mark
+
+
+def test_nothing_is_overwritten_silently(tmp_path):
+    file = make(POINT, tmp_path)[0]
+    with pytest.raises(DatasetError, match="exists"):
+        make(POINT, tmp_path)
+    make(POINT, tmp_path, LocalSettings(1, 1, 10), overwrite=True)
+    assert check_file(file)["arrays"]["actions"]["shape"] == [11, 2]
+    np.savez(file, observations=np.zeros(3))  # as if it were somebody's
+    with pytest.raises(DatasetError, match="was not generated here"):
+        make(POINT, tmp_path, overwrite=True)
+
+
+def test_point_walks_along_the_shortest_path(tmp_path):
+    """A whole episode passes several goals, so it visits many cells of the maze and never enters a wall."""
+    make(POINT, tmp_path, LocalSettings(1, 1, 400))
+    rows, _ = load_rows(find_task(POINT), tmp_path)
+    cells = {tuple(np.round(position / 4).astype(int)) for position in rows.observation}
+    assert len(cells) >= 8
+
+
+def test_command_line(tmp_path, capsys):
+    options = ["--episodes", "1", "--length", "10", "--workers", "1", "--data-dir", str(tmp_path)]
+    assert data_main(["make-local", "pointmaze-medium-navigate-v0", *options]) == 0
+    assert data_main(["verify", POINT, "--data-dir", str(tmp_path)]) == 0
+    assert "terminal exactly at success" in capsys.readouterr().out
+    assert data_main(["fetch", POINT, "--source", str(tmp_path / "ogbench"), "--data-dir", str(tmp_path / "copy")]) == 0
+    assert "local" in capsys.readouterr().out
+    assert data_main(["make-local", POINT, *options]) == 1
+
+
+@pytest.mark.slow
+def test_images_are_rendered_from_the_states_of_the_same_episodes(renders, tmp_path):
+    settings = LocalSettings(1, 1, 2)
+    make(CUBE, tmp_path, settings)
+    file = make("visual-cube-single-play-singletask-task1-v0", tmp_path, settings)[0]
+    with np.load(file) as visual, np.load(tmp_path / "ogbench" / "cube-single-play-v0.npz") as state:
+        assert visual["observations"].shape == (3, 64, 64, 3) and visual["observations"].dtype == np.uint8
+        assert visual["observations"].std() > 5
+        for name in ("actions", "qpos", "qvel", "terminals"):
+            assert (visual[name] == state[name]).all()
+    stored = LocalSettings(1, 1, 2, state_file=tmp_path / "ogbench" / "cube-single-play-v0.npz")
+    again = make("visual-cube-single-play-singletask-task1-v0", tmp_path / "b", stored)[0]
+    with np.load(file) as made, np.load(again) as rendered:
+        difference = np.abs(made["observations"].astype(int) - rendered["observations"].astype(int))
+    assert difference.mean() < 1  # float32 states move few pixels
+    checks, _ = verify("visual-cube-single-play-singletask-task1-v0", tmp_path)
+    assert not failed(checks)
+
+
+@pytest.mark.skipif(not POLICIES.is_dir(), reason="no Adroit policy weights; set PCBF_ADROIT_POLICIES")
+@pytest.mark.parametrize("task", ["door-expert-v1", "pen-cloned-v1"])
+def test_adroit_sets_load_through_minari(task, tmp_path):
+    settings = LocalSettings(2, 1, 25, policies=POLICIES)
+    make(task, tmp_path, settings)
+    checks, info = verify(task, tmp_path)
+    assert not failed(checks) and info.is_local and info.num_episodes == 2
+    assert info.details["distance_sign_corrected"] is False
+    first, _ = load_rows(find_task(task), tmp_path)
+    make(task, tmp_path / "again", settings, num_workers=1)
+    second, _ = load_rows(find_task(task), tmp_path / "again")
+    assert (first.observation == second.observation).all() and (first.reward == second.reward).all()
+    with pytest.raises(DatasetError, match="exists"):
+        make(task, tmp_path, settings)
+    (tmp_path / "minari" / find_task(task).dataset / "data" / "main_data.hdf5").write_bytes(b"cut")
+    with pytest.raises(DatasetError, match="Move .* away or delete it"):
+        load(task, data_dir=tmp_path)
+
+
+def test_policy_mean_is_a_tanh_network():
+    weights = {
+        "w0": np.array([[2.0]]), "b0": np.array([0.5]), "w1": np.array([[1.0]]), "b1": np.array([0.0]),
+        "w2": np.array([[3.0]]), "b2": np.array([1.0]), "in_shift": np.array([1.0]), "in_scale": np.array([2.0]),
+        "out_shift": np.array([0.1]), "out_scale": np.array([0.5]),
+    }  # fmt: skip
+    expected = (3 * np.tanh(np.tanh(2 * (3 - 1) / 2 + 0.5)) + 1) * 0.5 + 0.1
+    assert policy_mean(weights, np.array([3.0]))[0] == pytest.approx(expected, rel=1e-6)
+
+
+def test_settings_are_checked():
+    with pytest.raises(ValueError, match="num_episodes=0"):
+        LocalSettings(num_episodes=0)

@@ -1,0 +1,67 @@
+"""The tasks of the paper by name."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pcbf_baselines.cli import data_main, named
+from pcbf_baselines.datasets.tasks import EXTRA_TASKS, PAPER_TASKS, find_task, tasks_tsv
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_there_are_38_tasks_in_seven_domains():
+    domains = Counter(task.domain for task in PAPER_TASKS.values())
+    assert len(PAPER_TASKS) == 38
+    assert domains.pop("adroit") == 8
+    assert set(domains.values()) == {5} and len(domains) == 6
+    assert not set(PAPER_TASKS) & set(EXTRA_TASKS)
+
+
+def test_values_are_the_papers():
+    cube, puzzle = find_task("cube-triple-play-singletask-task1-v0"), find_task("puzzle-4x4-play-singletask-task4-v0")
+    visual, pen = find_task("visual-antmaze-teleport-navigate-singletask-task1-v0"), find_task("pen-cloned-v1")
+    assert (cube.discount, cube.steps, cube.seeds, cube.episode_limit, cube.is_tuned) == (0.995, 10**6, 8, 1000, True)
+    assert (puzzle.discount, puzzle.is_tuned, puzzle.num_final_evaluations) == (0.99, True, 3)
+    assert (visual.kind, visual.steps, visual.seeds) == ("pixel", 500_000, 4)
+    assert (pen.dataset, pen.episode_limit, pen.num_final_evaluations) == ("D4RL/pen/cloned-v2", 100, 1)
+
+
+def test_environment_ids():
+    assert find_task("cube-double-play-singletask-task2-v0").environment == "cube-double-singletask-task2-v0"
+    visual = find_task("visual-antmaze-teleport-navigate-singletask-task3-v0")
+    assert visual.environment == "visual-antmaze-teleport-singletask-task3-v0"
+    assert find_task("relocate-expert-v1").environment == "AdroitHandRelocate-v1"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("cube-double-play-singletask-task9-v0", "cube-double-play-singletask-task"),
+        ("pen-clone-v1", "pen-cloned-v1"),
+        ("scene-play-task2", "scene-play-singletask-task2-v0"),
+    ],
+)
+def test_wrong_names_suggest_the_nearest(wrong, meant):
+    with pytest.raises(ValueError, match=meant):
+        find_task(wrong)
+
+
+def test_config_file_is_the_table_in_the_code():
+    text = (ROOT / "config" / "tasks.tsv").read_text(encoding="utf-8")
+    assert text == tasks_tsv()
+    rows = list(csv.DictReader(text.splitlines(), delimiter="\t"))
+    assert [row["task"] for row in rows] == list(PAPER_TASKS)
+
+
+def test_list_command_and_dataset_names(capsys):
+    assert data_main(["list"]) == 0
+    assert "hammer-expert-v1" in capsys.readouterr().out
+    tasks = named(["scene-play-v0", "scene-play-singletask-task2-v0", "D4RL/pen/expert-v2"])
+    assert [task.dataset for task in tasks] == ["scene-play-v0", "D4RL/pen/expert-v2"]
+    assert data_main(["verify", "sceen-play-singletask-task1-v0"]) == 1
+    assert "scene-play-singletask-task1-v0" in capsys.readouterr().err
