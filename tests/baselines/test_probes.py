@@ -1,4 +1,4 @@
-"""Small problems with known answers, which tell *what* is broken: reward, discount, choice of action, law of the return.
+"""Small problems with known answers, which tell *what* is broken: reward, discount, action choice, law of the return.
 
 One task holds four states, told apart by a one-hot observation:
 
@@ -118,7 +118,7 @@ def test_a_stochastic_return_has_its_law(name: str):
 
 @pytest.mark.slow
 def test_behaviour_cloning_reproduces_the_actions_of_the_data():
-    agent = make_agent("bc", SPEC, {k: v for k, v in NETWORK.items()} | {"num_action_steps": 4})
+    agent = make_agent("bc", SPEC, NETWORK | {"num_action_steps": 4})
     keys = jax.random.split(jax.random.key(0), 1)
     states, _ = train_chunk(agent, init_many(agent, keys), data(), keys, num_steps=300, batch_size=64)
     state = jax.tree.map(lambda leaf: leaf[0], states)

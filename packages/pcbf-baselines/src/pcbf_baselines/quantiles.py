@@ -61,7 +61,11 @@ class QuantileNetwork(nn.Module):
         self.bias = self.param("bias", nn.initializers.zeros, (self.features,))
         self.level = nn.Dense(self.features, kernel_init=glorot_uniform)
         ensemble = nn.vmap(
-            MLP, variable_axes={"params": 0}, split_rngs={"params": True}, in_axes=None, axis_size=self.members
+            MLP,
+            variable_axes={"params": 0},
+            split_rngs={"params": True},
+            in_axes=None,
+            axis_size=self.members,  # pyright: ignore[reportArgumentType]
         )
         self.members_mlp = ensemble(self.hidden_sizes, 1, layer_norm=self.layer_norm, activation=self.activation)
 
