@@ -64,8 +64,8 @@ class QuantileNetwork(nn.Module):
             MLP,
             variable_axes={"params": 0},
             split_rngs={"params": True},
-            in_axes=None,
-            axis_size=self.members,  # pyright: ignore[reportArgumentType]
+            in_axes=None,  # pyright: ignore[reportArgumentType]
+            axis_size=self.members,
         )
         self.members_mlp = ensemble(self.hidden_sizes, 1, layer_norm=self.layer_norm, activation=self.activation)
 
