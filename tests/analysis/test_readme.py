@@ -1,0 +1,46 @@
+"""The numbers in the README are those of the published records."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PUBLISHED = ROOT / "results/published/laptop"
+NUMBERS = r" \| ([\d.]+)" * 5
+ROWS = re.findall(
+    r"^\| (Solitaire Dice|Bernoulli|Chain, s = (\d+)) \| ([\d.]+) \| \*\*([\d.]+)\*\*" + NUMBERS + r" \|$",
+    (ROOT / "README.md").read_text(encoding="utf-8"),
+    flags=re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_w1_table(row: tuple[str, ...]):
+    name, state, control_weight, *numbers = row
+    environment = {"Solitaire Dice": "solitaire", "Bernoulli": "bernoulli"}.get(name, "chain")
+    where = {"env": environment, "state": int(state or 0)}
+    ours = pd.read_csv(PUBLISHED / "toy/w1.csv").groupby(["env", "state", "method", "coefficient"])["w1"].mean()
+    paper = pd.read_csv(ROOT / "data/paper/toy_w1.csv").fillna({"coefficient": -1})
+    paper = paper.set_index(["env", "state", "method", "coefficient"])["w1"]
+    expected = [
+        value
+        for method, coefficient in (("pcbf", float(control_weight)), ("value_flows", 0.0), ("value_flows", 1.0))
+        for value in (
+            ours[*where.values(), method, coefficient],
+            paper[*where.values(), method, -1 if method == "pcbf" else coefficient],
+        )
+    ]
+    assert [float(number) for number in numbers] == pytest.approx(expected, abs=5.1e-4)
+    assert expected[0] <= expected[1], "PCBF must be at or below the paper's W1"
+
+
+def test_all_six_settings_are_shown():
+    assert len(ROWS) == 6
+
+
+def test_theory_count():
+    checks = pd.read_csv(PUBLISHED / "theory/checks.csv")
+    words = f"{int(checks['holds'].sum())} of {len(checks)} theory checks hold"
+    assert words in (ROOT / "README.md").read_text(encoding="utf-8").replace("\n", " ")
