@@ -10,7 +10,7 @@ STAMP := $(VENV)/.setup-done
 PACKAGES := packages/pcbf-core packages/pcbf-baselines packages/pcbf-analysis
 SOURCES := packages tests benchmarks
 WORKFLOW := Snakefile rules
-PYTEST := pytest -n $(WORKERS) --dist loadgroup
+PYTEST := pytest -n $(WORKERS)
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -123,8 +125,23 @@ def test_a_bad_override_stops_snakemake_with_a_sentence(checkout, run_module):
 
 @pytest.fixture(scope="session")
 def smoke(tmp_path_factory, run_module) -> Path:
-    """A checkout under git in which the smoke scale has been run; tests leave it as it is."""
-    root = copy_pipeline(tmp_path_factory.mktemp("smoke") / "checkout")
+    """A checkout under git in which the smoke scale has been run; tests leave it as it is.
+
+    Test processes share it: the first one to ask runs the scale, the others wait.
+    """
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    root = base / "smoke" / "checkout"
+    with (base / "smoke.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (base / "smoke" / "done").exists():
+            run_smoke(root, run_module)
+            (base / "smoke" / "done").touch()
+    return root
+
+
+def run_smoke(root: Path, run_module) -> None:
+    copy_pipeline(root)
     let_smoke_be_published(root)
     git(root, "init", "--quiet")
     commit(root, "pipeline")
@@ -132,7 +149,6 @@ def smoke(tmp_path_factory, run_module) -> Path:
     done = run_module(root, "pcbf_analysis.progress", *command)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"all {sum(EVERYTHING.values())} jobs done" in done.stdout
-    return root
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -151,12 +167,8 @@ def smoke_copy(smoke, tmp_path) -> Path:
     return Path(shutil.copytree(smoke, tmp_path / "checkout", symlinks=True))
 
 
-in_smoke = [pytest.mark.slow, pytest.mark.xdist_group("smoke")]
-
-
+@pytest.mark.slow
 class TestSmoke:
-    pytestmark = in_smoke
-
     def test_everything_is_there(self, smoke):
         results = smoke / "results/smoke"
         for artefact in [*artefacts.FIGURES.values(), *artefacts.TABLES.values()]:
