@@ -49,6 +49,7 @@ def test_released_variant_does_what_the_repository_does():
     assert config.next_action == "current_action" and config.done_source == "terminals"
     assert config.trained_critics == 1 and config.num_critics == 2 and config.grad_clip == 1.0
     assert (config.score, config.num_return_samples, config.score_noise) == ("one_step", 1, "per_candidate")
+    assert config.action_clip == "every_step"
     assert config.control_weight == 0.4
     assert make_config("pcbf", {"variant": "paper"}) == make_config("pcbf")
 

@@ -16,7 +16,6 @@ from pcbf_baselines.quantiles import QuantileCritic, QuantileCriticConfig
 from pcbf_core.agent import GradientAgent
 from pcbf_core.config import check_range
 from pcbf_core.learner import LearnerState
-from pcbf_core.policy import ActionClip
 from pcbf_core.roles import over_candidates
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
@@ -32,7 +31,6 @@ class CODACConfig(DistilledPolicyConfig, QuantileCriticConfig):
       masked_target: stop bootstrapping at terminals; the published code does not.
     """
 
-    action_clip: ActionClip = "every_step"
     clip_distilled: bool = True
     penalty_weight: float = 0.1
     num_penalty_actions: int = 10

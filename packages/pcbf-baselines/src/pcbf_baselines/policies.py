@@ -11,7 +11,7 @@ from jax import Array
 
 from pcbf_baselines.losses import distillation_loss, gaussian_log_density
 from pcbf_core.config import check_range
-from pcbf_core.policy import ActionClip, ActorConfig, Proposal, ProposalConfig, clip_action
+from pcbf_core.policy import ActorConfig, Proposal, ProposalConfig, clip_action
 from pcbf_core.roles import Role, make_role
 from pcbf_core.types import Metrics, PyTree, TaskSpec
 
@@ -25,7 +25,6 @@ class DistilledPolicyConfig(ProposalConfig):
       clip_distilled: distil the clipped action instead of the raw one.
     """
 
-    action_clip: ActionClip = "end"
     distillation_weight: float = 10.0
     clip_distilled: bool = False
 

@@ -166,6 +166,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "score": "one_step",
         "num_return_samples": 1,
         "score_noise": "per_candidate",
+        "action_clip": "every_step",
         "grad_clip": 1.0,
     },
     "compiled": {
@@ -176,6 +177,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "score_noise": "per_candidate",
         "next_score": "one_step",
         "num_next_samples": 1,
+        "action_clip": "every_step",
     },
 }
 
