@@ -8,6 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "results/published/laptop"
+KEYS = ["env", "state", "method", "coefficient"]
 NUMBERS = r" \| ([\d.]+)" * 5
 ROWS = re.findall(
     r"^\| (Solitaire Dice|Bernoulli|Chain, s = (\d+)) \| ([\d.]+) \| \*\*([\d.]+)\*\*" + NUMBERS + r" \|$",
@@ -20,18 +21,13 @@ ROWS = re.findall(
 def test_w1_table(row: tuple[str, ...]):
     name, state, control_weight, *numbers = row
     environment = {"Solitaire Dice": "solitaire", "Bernoulli": "bernoulli"}.get(name, "chain")
-    where = {"env": environment, "state": int(state or 0)}
-    ours = pd.read_csv(PUBLISHED / "toy/w1.csv").groupby(["env", "state", "method", "coefficient"])["w1"].mean()
-    paper = pd.read_csv(ROOT / "data/paper/toy_w1.csv").fillna({"coefficient": -1})
-    paper = paper.set_index(["env", "state", "method", "coefficient"])["w1"]
-    expected = [
-        value
-        for method, coefficient in (("pcbf", float(control_weight)), ("value_flows", 0.0), ("value_flows", 1.0))
-        for value in (
-            ours[*where.values(), method, coefficient],
-            paper[*where.values(), method, -1 if method == "pcbf" else coefficient],
-        )
-    ]
+    place = (environment, int(state or 0))
+    ours = pd.read_csv(PUBLISHED / "toy/w1.csv").groupby(KEYS)["w1"].mean().to_dict()
+    paper = pd.read_csv(ROOT / "data/paper/toy_w1.csv").fillna({"coefficient": -1}).set_index(KEYS)["w1"].to_dict()
+    expected: list[float] = []
+    for method, coefficient in (("pcbf", float(control_weight)), ("value_flows", 0.0), ("value_flows", 1.0)):
+        in_paper = -1 if method == "pcbf" else coefficient  # the paper does not state PCBF's
+        expected += [ours[*place, method, coefficient], paper[*place, method, in_paper]]
     assert [float(number) for number in numbers] == pytest.approx(expected, abs=5.1e-4)
     assert expected[0] <= expected[1], "PCBF must be at or below the paper's W1"
 
