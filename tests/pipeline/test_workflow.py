@@ -186,8 +186,8 @@ class TestSmoke:
         found = [row for row in rows if (row["env"], row["method"]) == ("bernoulli", "value_flows")]
         assert len(found) == toy["num_seeds"] * len(toy["dcfm_weights"])
 
-    def test_a_second_run_does_nothing(self, smoke, run_module):
-        done = run_module(smoke, "pcbf_analysis.progress", "--", "snakemake", "--config", "scale=smoke")
+    def test_a_second_run_does_nothing(self, smoke_copy, run_module):
+        done = run_module(smoke_copy, "pcbf_analysis.progress", "--", "snakemake", "--config", "scale=smoke")
         assert done.returncode == 0
         assert "nothing to do" in done.stdout
 
@@ -197,13 +197,13 @@ class TestSmoke:
             path.touch()
         assert plan(smoke_copy, *config_of("smoke")) == {}
 
-    def test_other_dcfm_weights_train_value_flows_only(self, smoke, plan):
-        jobs = plan(smoke, *config_of("smoke", toy={"dcfm_weights": [0.0, 1.0]}))
+    def test_other_dcfm_weights_train_value_flows_only(self, smoke_copy, plan):
+        jobs = plan(smoke_copy, *config_of("smoke", toy={"dcfm_weights": [0.0, 1.0]}))
         assert jobs["toy"] == len(ENVIRONMENTS)
         assert "theory" not in jobs
 
-    def test_another_theory_seed_trains_nothing(self, smoke, plan):
-        jobs = plan(smoke, *config_of("smoke", theory={"seed": 1}))
+    def test_another_theory_seed_trains_nothing(self, smoke_copy, plan):
+        jobs = plan(smoke_copy, *config_of("smoke", theory={"seed": 1}))
         assert jobs == {"theory": 1, "table": 1, "manifest": 1, "report": 1, "all": 1}
 
     def test_a_new_version_of_a_method_trains_that_method_only(self, smoke_copy, plan):
