@@ -51,16 +51,16 @@ def test_next_action_by_each_rule():
     chosen = agent().choose_next_action(state, x, KEY)
     candidate_key, score_key = jax.random.split(KEY)
     candidates = agent().proposal.candidates(state.params["proposal"], x.next_observation, candidate_key)
-    score = agent().score(state, x.next_observation[:, None], candidates, score_key, kind="one_step", num_samples=4)
+    score = agent().score(state, x.next_observation[:, None], candidates, score_key, for_target=True)
     np.testing.assert_array_equal(chosen, candidates[jnp.arange(8), score.argmax(axis=1)])
 
 
 def test_missing_fields_are_named():
     state, x = fresh(), batch()
     with pytest.raises(ValueError, match=r"Transition.next_action.*rejection"):
-        agent(next_action="dataset_next").complete(state, x.replace(next_action=None), KEY)
+        agent(next_action="dataset_next").prepare(state, x.replace(next_action=None), KEY)
     with pytest.raises(ValueError, match=r"Transition.trajectory_end.*masks"):
-        agent(done_source="terminals").complete(state, x.replace(trajectory_end=None), KEY)
+        agent(done_source="terminals").prepare(state, x.replace(trajectory_end=None), KEY)
     with pytest.raises(ValueError, match="return_range"):
         PCBF(PCBFConfig(**TINY), TaskSpec((3,), 2)).init(KEY)
 
@@ -68,30 +68,31 @@ def test_missing_fields_are_named():
 def test_done_source():
     state, x = fresh(), batch()
     settings = {"next_action": "current_action"}
-    np.testing.assert_array_equal(agent(**settings).complete(state, x, KEY).terminal, 0.0)
-    ended = agent(**settings, done_source="terminals").complete(state, x, KEY)
+    np.testing.assert_array_equal(agent(**settings).prepare(state, x, KEY).terminal, 0.0)
+    ended = agent(**settings, done_source="terminals").prepare(state, x, KEY)
     np.testing.assert_array_equal(ended.terminal, 1.0)
 
 
 def test_scores_are_means_of_the_critics_returns_under_noise_common_to_candidates():
-    one, x = agent(), batch(4)
+    one, x = agent(num_return_samples=3), batch(4)
     state = fresh()
     action = jnp.stack([x.action, x.action, x.next_action], axis=1)
     observation = x.observation[:, None]
-    score = one.score(state, observation, action, KEY, kind="mean", num_samples=3)
+    score = one.score(state, observation, action, KEY, for_target=False)
     np.testing.assert_allclose(score[:, 0], score[:, 1], rtol=1e-6)  # the same action gets the same score
     noise = jax.random.normal(KEY, (4, 1, 3))
     plain = one.critic.returns_at(state, x.observation, x.next_action, noise[:, 0]).mean(axis=-1)
     np.testing.assert_allclose(score[:, 2], plain, rtol=1e-5)
 
-    alone = agent(score_noise="per_candidate").score(state, observation, action, KEY, kind="mean", num_samples=3)
+    own = agent(score_noise="per_candidate", num_return_samples=3)
+    alone = own.score(state, observation, action, KEY, for_target=False)
     assert float(jnp.abs(alone[:, 0] - alone[:, 1]).min()) > 0
 
 
 def test_one_step_score_is_noise_plus_velocity():
-    one, x = agent(), batch(4)
+    one, x = agent(score="one_step", num_return_samples=1), batch(4)
     state = fresh()
-    score = one.score(state, x.observation[:, None], x.action[:, None], KEY, kind="one_step", num_samples=1)
+    score = one.score(state, x.observation[:, None], x.action[:, None], KEY, for_target=False)
     noise = jax.random.normal(KEY, (4, 1, 1))[:, 0]
     velocity = one.critic.ensemble(state.params["critic"], x.observation, x.action, sample_axes=1)
     members = noise + velocity(jnp.zeros(()), jnp.broadcast_to(noise, (2, 4, 1)))
@@ -102,10 +103,10 @@ def test_tail_scores_are_ordered():
     state, x = fresh(), batch(4)
     where = (state, x.observation[:, None], x.action[:, None], KEY)
     low, high = (
-        agent(risk_level=0.2, risk_seeking=seeking).score(*where, kind="cvar", num_samples=16)
+        agent(score="cvar", risk_level=0.2, risk_seeking=seeking).score(*where, for_target=False)
         for seeking in (False, True)
     )
-    whole = agent(risk_level=1.0).score(*where, kind="cvar", num_samples=16)
+    whole = agent(score="cvar", risk_level=1.0).score(*where, for_target=False)
     assert bool((low < whole).all()) and bool((whole < high).all())
 
 
@@ -121,7 +122,7 @@ def test_released_variant_trains_one_critic_and_scores_with_both():
     bent = {**state.params, "critic": jax.tree.map(lambda leaf: leaf.at[1].add(0.3), state.params["critic"])}
     x = batch()
     where = (x.observation[:, None], x.action[:, None], KEY)
-    scores = [one.score(s, *where, kind="one_step", num_samples=1) for s in (state, state.replace(params=bent))]
+    scores = [one.score(s, *where, for_target=False) for s in (state, state.replace(params=bent))]
     assert float(jnp.abs(scores[0] - scores[1]).min()) > 0
     losses = [
         one.critic.loss(p["critic"], state.target_params["critic"], x, KEY, state.coefficients)[0]
@@ -133,7 +134,9 @@ def test_released_variant_trains_one_critic_and_scores_with_both():
 def test_gradients_are_clipped_by_their_joint_norm():
     x = batch()
     state = fresh()
-    gradient = jax.jit(jax.grad(lambda p: agent().loss(p, state, x, KEY)[0]))(state.params)
+    prepare_key, loss_key = jax.random.split(KEY)
+    prepared = agent().prepare(state, x, prepare_key)
+    gradient = jax.jit(jax.grad(lambda p: agent().loss(p, state, prepared, loss_key)[0]))(state.params)
     norm = float(jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient))))
     clipped = agent(grad_clip=norm / 4)
     new, _ = jax.jit(lambda: clipped.update(clipped.init(KEY), x, KEY))()

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from pcbf_core import TaskSpec
+from pcbf_core.candidates import CandidateConfig
 from pcbf_core.encoders import ImpalaEncoder, observation_encoder
 from pcbf_core.networks import MLP, ConditionedMLP, product
-from pcbf_core.policy import Proposal, ProposalConfig, RiskConfig, best_candidate
+from pcbf_core.policy import Proposal, ProposalConfig, best_candidate
 from pcbf_core.roles import make_role, over_candidates
 
 SPEC = TaskSpec(observation_shape=(3,), action_dim=2)
@@ -133,10 +134,10 @@ def test_the_axis_of_candidates_stands_before_the_observation():
 
 def test_tail_levels():
     levels = jnp.array([0.0, 0.5, 1.0])
-    np.testing.assert_allclose(RiskConfig(score="cvar", risk_level=0.2).tail_levels(levels), [0.0, 0.1, 0.2])
-    seeking = RiskConfig(score="cvar", risk_level=0.2, risk_seeking=True)
+    np.testing.assert_allclose(CandidateConfig(score="cvar", risk_level=0.2).tail_levels(levels), [0.0, 0.1, 0.2])
+    seeking = CandidateConfig(score="cvar", risk_level=0.2, risk_seeking=True)
     np.testing.assert_allclose(seeking.tail_levels(levels), [1.0, 0.9, 0.8])
-    np.testing.assert_allclose(RiskConfig().tail_levels(levels), levels)
+    np.testing.assert_allclose(CandidateConfig().tail_levels(levels), levels)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,16 @@
 """The training loop: scan equals a loop, chunks of any size, seeds side by side, same seed same bytes."""
 
+from dataclasses import dataclass
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pcbf_core import PCBFCritic, PCBFCriticConfig, init_many, train_chunk
+from pcbf_core import PCBFCritic, PCBFCriticConfig, Transition, init_many, train_chunk
 from pcbf_core.learner import held_then_decayed
 from pcbf_core.mrp import MRPS
+from pcbf_core.training import Dataset
 
 PROCESS = MRPS["solitaire"]
 CRITIC = PCBFCritic(
@@ -91,3 +94,49 @@ def test_learning_rate_is_held_then_falls_to_zero():
     assert [float(schedule(step)) for step in (0, 39)] == pytest.approx([0.1, 0.1])
     assert float(schedule(70)) == pytest.approx(0.05) and float(schedule(100)) == pytest.approx(0)
     assert held_then_decayed(0.1, num_steps=None) == 0.1
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """A learner that keeps no weights but books: which transitions it was given, and when they were prepared."""
+
+    action_reuse: int
+
+    def init(self, key):
+        return {"step": jnp.zeros((), jnp.int32)}
+
+    def prepare(self, state, batch, key):
+        return batch.replace(next_action=jnp.full(batch.reward.shape, state["step"]))
+
+    def learn(self, state, batch, key):
+        return {"step": state["step"] + 1}, {"rows": batch.reward, "prepared": batch.next_action, "step": state["step"]}
+
+    def update(self, state, batch, key):
+        return self.learn(state, self.prepare(state, batch, key), key)
+
+
+def test_a_prepared_transition_serves_the_asked_number_of_steps_and_is_never_older_than_its_round():
+    blank = jnp.zeros(10_000)
+    source = Dataset(Transition(blank, blank, jnp.arange(10_000.0), blank, blank))
+    keys = KEYS[:2]
+    learner = Ledger(action_reuse=3)
+    states = jax.vmap(learner.init)(keys)
+    states, books = train_chunk(learner, states, source, keys, num_steps=9 + 9 + 4, batch_size=8)
+    np.testing.assert_array_equal(states["step"], 22)
+    assert books["rows"].shape == (2, 22, 8)
+    for rows in np.asarray(books["rows"]):
+        for start in (0, 9):  # two whole rounds: three passes, each over the same three batches
+            passes = rows[start : start + 9].reshape(3, 24)
+            np.testing.assert_array_equal(np.sort(passes[0]), np.sort(passes[1]))
+            np.testing.assert_array_equal(np.sort(passes[0]), np.sort(passes[2]))
+    age = np.asarray(books["step"])[..., None] - np.asarray(books["prepared"])
+    assert age.min() == 0 and age.max() == 8
+
+
+def test_without_reuse_every_batch_is_fresh():
+    blank = jnp.zeros(10_000)
+    source = Dataset(Transition(blank, blank, jnp.arange(10_000.0), blank, blank))
+    keys = KEYS[:1]
+    learner = Ledger(action_reuse=1)
+    _, books = train_chunk(learner, jax.vmap(learner.init)(keys), source, keys, num_steps=5, batch_size=8)
+    np.testing.assert_array_equal(books["prepared"][0], np.arange(5)[:, None] * np.ones(8))

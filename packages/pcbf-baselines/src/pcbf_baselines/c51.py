@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar, final
+from typing import final
 
 import jax
 import jax.numpy as jnp
@@ -13,17 +11,17 @@ from jax import Array
 
 from pcbf_baselines.losses import categorical_projection, cross_entropy
 from pcbf_baselines.values import EnsembleConfig, q_role
-from pcbf_core.agent import GradientAgent, require_return_range
+from pcbf_core.agent import require_return_range
+from pcbf_core.candidates import CandidateAgent, CandidateConfig
 from pcbf_core.config import check_range
 from pcbf_core.learner import LearnerState
-from pcbf_core.policy import Proposal, RiskConfig
 from pcbf_core.roles import Role
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
 
 @final
 @dataclass(frozen=True)
-class C51Config(EnsembleConfig, RiskConfig):
+class C51Config(EnsembleConfig, CandidateConfig):
     """Settings of C51; `value_aggregation` says how members agree on a candidate's score.
 
     Attributes:
@@ -39,10 +37,8 @@ class C51Config(EnsembleConfig, RiskConfig):
 
 @final
 @dataclass(frozen=True)
-class C51(GradientAgent):
+class C51(CandidateAgent):
     """Categorical return law with a cloned proposal."""
-
-    target_roles: ClassVar[tuple[str, ...]] = ("critic",)
 
     config: C51Config
     spec: TaskSpec
@@ -55,55 +51,36 @@ class C51(GradientAgent):
         return q_role(self.spec, self.config, self.config.num_atoms)
 
     @property
-    def proposal(self) -> Proposal:
-        return Proposal(self.config, self.spec)
-
-    @property
     def support(self) -> Array:
         """The grid of returns, (atoms,)."""
         return jnp.linspace(*require_return_range(self.spec, "C51"), self.config.num_atoms)
 
-    def init_params(self, key: Array) -> dict[str, PyTree]:
-        critic_key, proposal_key = jax.random.split(key)
-        return {
-            "critic": self.critic.init(critic_key, self.spec),
-            "proposal": self.proposal.init_params(proposal_key),
-        }
+    def init_critic(self, key: Array) -> PyTree:
+        return self.critic.init(key, self.spec)
 
     def logits(self, params: PyTree, observation: Array, action: Array) -> Array:
         """Logits of every member, (members, *batch, atoms)."""
         return self.critic.at(params, observation)(action)
 
-    def loss(
-        self, params: Mapping[str, PyTree], state: LearnerState, batch: Transition, key: Array
-    ) -> tuple[Array, Metrics]:
-        """Cross-entropy to the projected law of R + γ̃ Z⁻(s', a'), members averaged; plus behaviour cloning."""
-        action_key, proposal_key = jax.random.split(key)
-        next_action = self.proposal.best_of(
-            state.params["proposal"], batch.next_observation, action_key, partial(self.score, state, tail=False)
-        )
-        next_logits = self.logits(state.target_params["critic"], batch.next_observation, next_action)
+    def critic_loss(self, params: PyTree, state: LearnerState, batch: Transition, key: Array) -> tuple[Array, Metrics]:
+        """Cross-entropy to the projected law of R + γ̃ Z⁻(s', a'), members averaged; `key` is not used."""
+        next_logits = self.logits(state.target_params["critic"], batch.next_observation, batch.successor_action)
         next_probability = jax.nn.softmax(next_logits).mean(axis=0)
         continuation = self.config.discount * (1 - batch.terminal)
         value = batch.reward[:, None] + continuation[:, None] * self.support
         target = categorical_projection(self.support, value, next_probability)
-        critic_loss = jnp.mean(cross_entropy(self.logits(params["critic"], batch.observation, batch.action), target))
-        proposal_loss = self.proposal.loss(params["proposal"], batch.observation, batch.action, proposal_key)
-        return critic_loss + proposal_loss, {"critic_loss": critic_loss, "proposal_loss": proposal_loss}
+        loss = jnp.mean(cross_entropy(self.logits(params, batch.observation, batch.action), target))
+        return loss, {"critic_loss": loss}
 
-    def score(self, state: LearnerState, observation: Array, action: Array, key: Array, *, tail: bool) -> Array:
+    def score(self, state: LearnerState, observation: Array, action: Array, key: Array, *, for_target: bool) -> Array:
         """Mean or tail mean of each candidate's law, (*batch, candidates); exact, `key` is not used."""
         probability = jax.nn.softmax(self.logits(state.params["critic"], observation, action))
         config = self.config
-        if tail and config.score == "cvar":
+        if config.score == "cvar" and not for_target:
             weight = tail_masses(probability, config.risk_level, upper=config.risk_seeking) / config.risk_level
         else:
             weight = probability
         return config.aggregate(weight @ self.support)
-
-    def act(self, state: LearnerState, observation: Array, key: Array) -> Array:
-        """The best of K candidates by their mean or tail mean."""
-        return self.proposal.best_of(state.params["proposal"], observation, key, partial(self.score, state, tail=True))
 
     def quantiles(self, state: LearnerState, observation: Array, action: Array, levels: Array) -> Array:
         """Return quantiles at `levels`, (*batch, levels), of the members' mean law: points of the grid."""

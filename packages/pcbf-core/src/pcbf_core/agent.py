@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,18 @@ class Learner(Protocol):
     def init(self, key: Array) -> LearnerState: ...
 
     def update(self, state: LearnerState, batch: Transition, key: Array) -> tuple[LearnerState, Metrics]: ...
+
+
+@runtime_checkable
+class PreparingLearner(Learner, Protocol):
+    """A learner whose costly look at a batch (the choice of a') may serve several steps, see `train_chunk`."""
+
+    @property
+    def action_reuse(self) -> int: ...
+
+    def prepare(self, state: LearnerState, batch: Transition, key: Array) -> Transition: ...
+
+    def learn(self, state: LearnerState, batch: Transition, key: Array) -> tuple[LearnerState, Metrics]: ...
 
 
 class Agent(Learner, Protocol):
@@ -69,7 +81,7 @@ class GradientAgent:
     def loss(
         self, params: Mapping[str, PyTree], state: LearnerState, batch: Transition, key: Array
     ) -> tuple[Array, Metrics]:
-        """Training loss of all roles together and what to log."""
+        """Training loss of all roles together on a prepared batch, and what to log."""
 
     @abstractmethod
     def act(self, state: LearnerState, observation: Array, key: Array) -> Array:
@@ -86,7 +98,22 @@ class GradientAgent:
         coefficients = {name: jnp.asarray(value, jnp.float32) for name, value in self.coefficients.items()}
         return LearnerState(params, target_params, make_optimizer(self.config).init(params), coefficients)
 
+    @property
+    def action_reuse(self) -> int:
+        """For how many steps a prepared transition serves."""
+        return 1
+
+    def prepare(self, state: LearnerState, batch: Transition, key: Array) -> Transition:
+        """The batch with what the loss needs besides the data; by default nothing."""
+        return batch
+
     def update(self, state: LearnerState, batch: Transition, key: Array) -> tuple[LearnerState, Metrics]:
+        """One step on a batch that is prepared for it alone."""
+        prepare_key, loss_key = jax.random.split(key)
+        return self.learn(state, self.prepare(state, batch, prepare_key), loss_key)
+
+    def learn(self, state: LearnerState, batch: Transition, key: Array) -> tuple[LearnerState, Metrics]:
+        """One step on a prepared batch."""
         return gradient_step(
             lambda params: self.loss(params, state, batch, key),
             make_optimizer(self.config),

@@ -5,17 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Literal, final, get_args
 
 import jax
 from jax import Array
 
-from pcbf_core.agent import GradientAgent
+from pcbf_core.candidates import CandidateAgent, CandidateConfig
 from pcbf_core.config import check_choice, check_range, config_from
 from pcbf_core.critic import FlowCritic, FlowCriticConfig, PCBFCritic, PCBFCriticConfig
 from pcbf_core.learner import LearnerState
-from pcbf_core.policy import Proposal, RiskConfig
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
 NextAction = Literal["rejection", "bc_sample", "dataset_next", "current_action"]
@@ -24,7 +22,7 @@ ScoreNoise = Literal["shared", "per_candidate"]
 
 
 @dataclass(frozen=True)
-class FlowAgentConfig(FlowCriticConfig, RiskConfig):
+class FlowAgentConfig(FlowCriticConfig, CandidateConfig):
     """Settings of agents that act by the candidates of a proposal and a critic whose return law is a flow.
 
     Attributes:
@@ -63,10 +61,8 @@ class FlowAgentConfig(FlowCriticConfig, RiskConfig):
 
 
 @dataclass(frozen=True)
-class FlowAgent(GradientAgent):
-    """A flow critic and a proposal, trained together; acts by the best of the proposal's candidates."""
-
-    target_roles: ClassVar[tuple[str, ...]] = ("critic",)
+class FlowAgent(CandidateAgent):
+    """A critic whose return law is a flow, with a cloned proposal."""
 
     config: FlowAgentConfig
     spec: TaskSpec
@@ -77,30 +73,16 @@ class FlowAgent(GradientAgent):
         """The critic with its loss."""
 
     @property
-    def proposal(self) -> Proposal:
-        return Proposal(self.config, self.spec)
-
-    @property
     def coefficients(self) -> Mapping[str, float]:
         return self.critic.coefficients
 
-    def init_params(self, key: Array) -> dict[str, PyTree]:
-        critic_key, proposal_key = jax.random.split(key)
-        return {"critic": self.critic.init_params(critic_key), "proposal": self.proposal.init_params(proposal_key)}
+    def init_critic(self, key: Array) -> PyTree:
+        return self.critic.init_params(key)
 
-    def loss(
-        self, params: Mapping[str, PyTree], state: LearnerState, batch: Transition, key: Array
-    ) -> tuple[Array, Metrics]:
-        """The critic's loss with a' of `next_action`, plus behaviour cloning of the proposal."""
-        action_key, critic_key, proposal_key = jax.random.split(key, 3)
-        complete = self.complete(state, batch, action_key)
-        critic_loss, metrics = self.critic.loss(
-            params["critic"], state.target_params["critic"], complete, critic_key, state.coefficients
-        )
-        proposal_loss = self.proposal.loss(params["proposal"], batch.observation, batch.action, proposal_key)
-        return critic_loss + proposal_loss, {**metrics, "proposal_loss": proposal_loss}
+    def critic_loss(self, params: PyTree, state: LearnerState, batch: Transition, key: Array) -> tuple[Array, Metrics]:
+        return self.critic.loss(params, state.target_params["critic"], batch, key, state.coefficients)
 
-    def complete(self, state: LearnerState, batch: Transition, key: Array) -> Transition:
+    def prepare(self, state: LearnerState, batch: Transition, key: Array) -> Transition:
         """The batch with d by `done_source` and a' by `next_action`."""
         if self.config.done_source == "terminals":
             if batch.trajectory_end is None:
@@ -125,14 +107,13 @@ class FlowAgent(GradientAgent):
             return batch.next_action
         if config.next_action == "bc_sample":
             return self.proposal.sample(state.params["proposal"], batch.next_observation, key)
-        score = partial(self.score, state, kind=config.next_score, num_samples=config.num_next_samples)
-        return self.proposal.best_of(state.params["proposal"], batch.next_observation, key, score)
+        return self.best_action(state, batch.next_observation, key, for_target=True)
 
-    def score(
-        self, state: LearnerState, observation: Array, action: Array, key: Array, *, kind: str, num_samples: int
-    ) -> Array:
-        """Scores (*batch, candidates) of actions (*batch, candidates, action_dim), see `FlowAgentConfig.score`."""
+    def score(self, state: LearnerState, observation: Array, action: Array, key: Array, *, for_target: bool) -> Array:
+        """Scores (*batch, candidates), see `FlowAgentConfig.score`."""
         config, critic = self.config, self.critic
+        kind = config.next_score if for_target else config.score
+        num_samples = config.num_next_samples if for_target else config.num_return_samples
         if kind == "cvar":
             level, upper = config.risk_level, config.risk_seeking
             return critic.cvar(state, observation, action, level, num_samples, upper=upper)
@@ -140,11 +121,6 @@ class FlowAgent(GradientAgent):
         noise = jax.random.normal(key, (*batch, 1 if config.score_noise == "shared" else num_candidates, num_samples))
         returns = critic.one_step_returns if kind == "one_step" else critic.returns_at
         return returns(state, observation, action, noise).mean(axis=-1)
-
-    def act(self, state: LearnerState, observation: Array, key: Array) -> Array:
-        """argmax over K candidates a_k ~ π_β(·|s) of their score (app:policy-extraction)."""
-        score = partial(self.score, state, kind=self.config.score, num_samples=self.config.num_return_samples)
-        return self.proposal.best_of(state.params["proposal"], observation, key, score)
 
     def sample_returns(
         self, state: LearnerState, observation: Array, action: Array, key: Array, num_samples: int

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from pcbf_core.config import check_choice, check_range
-from pcbf_core.flow import flow_map
+from pcbf_core.flow import SOLVERS, Solver, flow_map
 from pcbf_core.learner import LearnerConfig, check_sizes
 from pcbf_core.roles import Role, make_role, over_candidates
 from pcbf_core.types import PyTree, TaskSpec
@@ -42,7 +42,7 @@ class ProposalConfig(ActorConfig):
     """Settings of the proposal flow; defaults from tab:hyperparameters.
 
     Attributes:
-      num_action_steps: Euler steps of the action flow.
+      num_action_steps, action_solver: steps of the action flow and their kind, see `flow_map`.
       action_clip: whether actions are clipped to [-1, 1] at the "end" of the flow or after "every_step". The
         latter, common in published code, cuts the noise itself: about a quarter of all samples sits at ±1
         after the first step, and the outer parts of the data's actions are never proposed.
@@ -50,6 +50,7 @@ class ProposalConfig(ActorConfig):
     """
 
     num_action_steps: int = 10
+    action_solver: Solver = "euler"
     action_clip: ActionClip = "end"
     num_candidates: int = 16
 
@@ -58,34 +59,7 @@ class ProposalConfig(ActorConfig):
         check_range("num_action_steps", self.num_action_steps, at_least=1)
         check_range("num_candidates", self.num_candidates, at_least=1)
         check_choice("action_clip", self.action_clip, get_args(ActionClip))
-
-
-@dataclass(frozen=True)
-class RiskConfig(ProposalConfig):
-    """How candidates are compared when acting.
-
-    Attributes:
-      score: "mean" for the mean return, "cvar" for the mean of a tail of the return law.
-      risk_level: α, the share of returns in that tail; 1 is the mean.
-      risk_seeking: False scores by the worst share, True by the best.
-    """
-
-    scores: ClassVar[tuple[str, ...]] = ("mean", "cvar")
-
-    score: str = "mean"
-    risk_level: float = 0.25
-    risk_seeking: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("score", self.score, self.scores)
-        check_range("risk_level", self.risk_level, above=0, at_most=1)
-
-    def tail_levels(self, levels: Array) -> Array:
-        """Uniform levels in [0, 1] moved into the tail that `score` looks at."""
-        if self.score != "cvar":
-            return levels
-        return 1 - self.risk_level * levels if self.risk_seeking else self.risk_level * levels
+        check_choice("action_solver", self.action_solver, SOLVERS)
 
 
 def clip_action(action: Array) -> Array:
@@ -136,6 +110,7 @@ class Proposal:
             lambda time, point: field(point, jnp.broadcast_to(time, (*point.shape[:-1], 1))),
             noise,
             config.num_action_steps,
+            solver=config.action_solver,
             clip_range=(-1.0, 1.0) if config.action_clip == "every_step" else None,
         )
         return clip_action(action)
