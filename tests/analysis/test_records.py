@@ -14,13 +14,22 @@ from pcbf_analysis.records import (
     RecordError,
     Results,
     Setting,
+    ablation_frame,
     chosen_coefficient,
+    cost_frame,
+    episode_frame,
     evaluation_settings,
     load_toy_record,
     recorded_w1,
     reported_w1,
+    run_frame,
     seed_means,
+    short_task,
+    task_domain,
+    task_kind,
 )
+
+from .run_fixtures import CUBE, PEN, write_cost, write_run
 
 W1_COLUMNS = ["env", "state", "method", "coefficient", "seed", "w1"]
 
@@ -207,3 +216,112 @@ def test_the_papers_numbers_cover_the_six_settings(empty: Results) -> None:
     assert all(low < middle < high for low, middle, high in flows)  # Value Flows degrades with dcfm
     assert np.isnan(reported_w1(paper, settings[0], "value_flows", 0.25))
     assert np.isnan(reported_w1(paper, settings[0], "pcbf-independent", 0.5))
+
+
+def test_the_run_frame_has_a_row_per_run_with_its_final_score(empty: Results) -> None:
+    write_run(empty.root, CUBE, "pcbf", 10, [[0, 0], [100, 0], [100, 100]], num_final=2, source="local")
+    write_run(empty.root, CUBE, "pcbf", 2, [[0, 100]])
+    write_run(empty.root, CUBE, "iql", 0, [[50]], status="diverged")
+    write_run(empty.root, PEN, "bc", 0, [[70.5, 71.5]])
+    runs = run_frame(empty)
+    assert runs["seed"].tolist() == [0, 2, 10, 0]  # iql, then pcbf by the number of its seed, then the next task
+    assert runs["score"].tolist() == pytest.approx([np.nan, 50, 75, 71], nan_ok=True)
+    assert runs["status"].tolist() == ["diverged", "finished", "finished", "finished"]
+    assert runs["domain"].tolist() == ["cube-double-play"] * 3 + ["adroit"]
+    assert runs["kind"].tolist() == ["state"] * 3 + ["adroit"]
+    assert runs["source"].tolist() == ["official", "official", "local", "official"]
+    assert runs["num_evaluations"].tolist() == [0, 1, 2, 1]
+    assert runs["num_episodes"].tolist() == [0, 2, 4, 2]
+    assert runs["path"].iloc[2] == f"runs/{CUBE}/pcbf/seed10.json"
+    assert "became nan" in runs["message"].iloc[0]
+
+
+def test_the_episode_frame_marks_what_the_score_averages(empty: Results) -> None:
+    write_run(empty.root, CUBE, "pcbf", 0, [[0, 0], [100, 0], [100, 100]], num_final=2, steps=900)
+    episodes = episode_frame(empty)
+    assert episodes["step"].tolist() == [300, 300, 600, 600, 900, 900]
+    assert episodes["episode"].tolist() == [0, 1] * 3
+    assert episodes.loc[episodes["is_final"], "score"].mean() == run_frame(empty)["score"].iloc[0] == 75
+    assert episodes["success"].tolist() == [0, 0, 1, 0, 1, 1]
+
+
+def test_the_ablation_frame_has_the_control_weights(empty: Results) -> None:
+    for weight in ("0.9", "0", "0.25"):
+        write_run(empty.root / "ablations" / f"control_weight={weight}", CUBE, "pcbf", 0, [[40]])
+    assert ablation_frame(empty)["control_weight"].tolist() == [0, 0.25, 0.9]
+    assert ablation_frame(empty)["path"].iloc[0] == f"ablations/control_weight=0/runs/{CUBE}/pcbf/seed0.json"
+    assert run_frame(empty).empty  # an ablation is no run of the suite
+    (empty.root / "ablations" / "control_weight=high").mkdir()
+    with pytest.raises(RecordError, match="control_weight=high does not end in a number"):
+        ablation_frame(empty)
+
+
+def test_the_cost_frame_names_the_device(empty: Results) -> None:
+    write_cost(empty.root, CUBE, "iql", device="NVIDIA A100", peak_device_bytes=3 * 10**9)
+    write_cost(empty.root, CUBE, "pcbf")
+    costs = cost_frame(empty)
+    assert costs["device"].tolist() == ["NVIDIA A100", "cpu"]
+    assert costs["num_seeds"].tolist() == [3, 3]
+    assert costs["peak_device_bytes"].astype(float).tolist() == pytest.approx([3e9, np.nan], nan_ok=True)
+    (empty.root / costs["path"].iloc[0]).write_text("{}")
+    with pytest.raises(RecordError, match="lacks seeds, steps, train_seconds, device"):
+        cost_frame(empty)
+
+
+def test_without_runs_the_frames_are_empty_but_have_their_columns(empty: Results) -> None:
+    for read, name in (
+        (run_frame, "score"),
+        (episode_frame, "episode"),
+        (cost_frame, "device"),
+        (ablation_frame, "score"),
+    ):
+        frame = read(empty)
+        assert frame.empty
+        assert name in frame.columns
+
+
+def test_a_run_record_that_is_broken_edited_or_misplaced_is_refused(empty: Results) -> None:
+    write_run(empty.root, CUBE, "pcbf", 0, [[1]])
+    path = empty.root / "runs" / CUBE / "pcbf" / "seed0.json"
+    whole = path.read_text()
+    path.write_text(whole[:100])
+    with pytest.raises(RecordError, match="is not a run record"):
+        run_frame(empty)
+    path.write_text(whole.replace('"steps": 1000\n  }', '"steps": 2000\n  }'))
+    with pytest.raises(RecordError, match="has been edited"):
+        run_frame(empty)
+    path.write_text(whole)
+    path.rename(path.with_name("seed1.json"))
+    with pytest.raises(RecordError, match=r"holds cube-double-play-singletask-task1-v0, pcbf, seed 0; put it where"):
+        run_frame(empty)
+
+
+@pytest.mark.parametrize(
+    ("task", "domain", "kind", "short"),
+    [
+        (CUBE, "cube-double-play", "state", "cube-double-play-task1"),
+        ("relocate-expert-v1", "adroit", "adroit", "relocate-expert"),
+        (
+            "visual-antmaze-teleport-navigate-singletask-task3-v0",
+            "visual-antmaze-teleport-navigate",
+            "pixel",
+            "visual-antmaze-teleport-navigate-task3",
+        ),
+    ],
+)
+def test_a_tasks_name_tells_its_domain_and_kind(task: str, domain: str, kind: str, short: str) -> None:
+    assert (task_domain(task), task_kind(task), short_task(task)) == (domain, kind, short)
+
+
+def test_the_scale_is_the_folders_name(tmp_path: Path) -> None:
+    (tmp_path / "published" / "laptop").mkdir(parents=True)
+    assert Results(tmp_path / "published" / "laptop").scale == "laptop"
+
+
+def test_settings_come_from_the_repository_around_the_papers_numbers(empty: Results, tmp_path: Path) -> None:
+    assert empty.method_settings()["domains"]["cube-double-play"]["methods"]["pcbf"] == {"control_weight": 0.4}
+    assert empty.scale_settings("paper")["control"]["run"]["batch_size"] == 256
+    with pytest.raises(RecordError, match=r"config/methods\.yaml is not there; run from the top folder"):
+        Results(tmp_path, tmp_path / "data" / "paper").method_settings()
+    with pytest.raises(ValueError, match=r"`name='costs'` is unknown.*Did you mean 'cost'\?"):
+        empty.paper_table("costs")

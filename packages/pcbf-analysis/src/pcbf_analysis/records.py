@@ -1,4 +1,5 @@
-"""Loading of run records: toy runs (npz), collected csv files, theory checks, the paper's numbers, the manifest.
+"""Loading of records: toy runs (npz), control runs and their cost (json), collected csv files, theory checks,
+the paper's numbers, the manifest.
 
 A file that is not there yet is an ordinary case and gives `None` or an empty frame; a file that is there
 but does not have the agreed form raises `RecordError` with what is wrong and how to remake it.
@@ -7,24 +8,50 @@ but does not have the agreed form raises `RecordError` with what is wrong and ho
 from __future__ import annotations
 
 import json
+import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 from numpy.typing import NDArray
 
 from pcbf_core.config import check_choice
 from pcbf_core.mrp import MRPS, ReturnLaw
+from pcbf_core.records import RunRecord, load_record
 
 ENVIRONMENTS = ("solitaire", "bernoulli", "chain")
 TOY_METHODS = ("pcbf", "pcbf-independent", "value_flows")
 W1_COLUMNS = ("env", "state", "method", "coefficient", "seed", "w1")
 LOSS_STD_COLUMNS = ("env", "method", "coefficient", "seed", "loss_std")
-PAPER_W1_COLUMNS = ("env", "state", "method", "coefficient", "w1", "source")
+PAPER_COLUMNS = {  # of the csv files in data/paper, see its README
+    "toy_w1": ("env", "state", "method", "coefficient", "w1", "source"),
+    "aggregated": ("domain", "num_tasks", "method", "mean", "std", "is_bold"),
+    "fullogbench_comparison": ("task", "domain", "is_tuned", "num_seeds", "method", "mean", "std", "is_bold"),
+    "cost": ("method", "memory_gb", "relative_time"),
+    "hyperparameters": ("name", "value"),
+    "domain_hyperparameters": (
+        *("domain", "discount", "iql.alpha", "fql.alpha", "iqn.kappa", "iqn.alpha"),
+        *("codac.alpha", "codac.lambda", "pcbf.lambda"),
+    ),
+    "statements": ("id", "value", "relation", "quantity", "label", "text"),
+}
+RUN_COLUMNS = (
+    *("task", "domain", "kind", "method", "seed", "status", "score", "source"),
+    *("steps", "num_evaluations", "num_episodes", "config_hash", "message", "path"),
+)
+EPISODE_COLUMNS = (
+    *("task", "domain", "kind", "method", "seed", "source", "step", "is_final", "episode"),
+    *("score", "return", "length", "success"),
+)
+COST_COLUMNS = (
+    *("task", "domain", "method", "group", "num_seeds", "steps", "train_seconds", "evaluate_seconds"),
+    *("steps_per_second", "peak_host_bytes", "peak_device_bytes", "device", "path"),
+)
 THEORY_COLUMNS = ("id", "statement", "label", "measured", "expected", "relation", "margin", "holds")
 
 # one letter per axis; equal letters must have equal lengths within one record
@@ -157,6 +184,11 @@ class Results:
                 "such as results/smoke or results/published/laptop."
             )
 
+    @property
+    def scale(self) -> str:
+        """The scale that the folder is named after: `laptop` for results/laptop and results/published/laptop."""
+        return self.root.resolve().name
+
     def toy_path(self, env: str, method: str) -> Path:
         return self.root / "toy" / "runs" / env / f"{method}.npz"
 
@@ -182,28 +214,112 @@ class Results:
         frame = load_table(self.root / "theory" / "checks.csv", THEORY_COLUMNS, remake="pcbf-theory")
         return frame.assign(holds=[_truth(value) for value in frame["holds"]])
 
-    def paper_w1(self) -> pd.DataFrame:
-        """The W1 distances that the paper reports; an empty coefficient is one that it does not state."""
-        path = self.paper / "toy_w1.csv"
+    def paper_table(self, name: str) -> pd.DataFrame:
+        """Numbers that the paper reports, by the label of the table; nan where it leaves a cell open."""
+        check_choice("name", name, PAPER_COLUMNS)
+        path = self.paper / f"{name}.csv"
         if not path.exists():
             raise RecordError(
                 f"the paper's numbers are not at {path.as_posix()}; "
-                "run from the top folder of the repository or pass --paper with the folder that holds toy_w1.csv."
+                f"run from the top folder of the repository or pass --paper with the folder that holds {path.name}."
             )
-        return load_table(path, PAPER_W1_COLUMNS, remake="git checkout")
+        return load_table(path, PAPER_COLUMNS[name], remake="git checkout")
+
+    def paper_w1(self) -> pd.DataFrame:
+        """The W1 distances that the paper reports; an empty coefficient is one that it does not state."""
+        return self.paper_table("toy_w1")
+
+    def method_settings(self) -> dict[str, Any]:
+        """config/methods.yaml: the settings of every method per domain, printed beside used."""
+        return self._config("methods.yaml")
+
+    def scale_settings(self, scale: str) -> dict[str, Any]:
+        """config/scales/<scale>.yaml, as it stands there."""
+        return self._config(f"scales/{scale}.yaml")
+
+    def _config(self, name: str) -> dict[str, Any]:
+        """A file of config/ in the repository that the paper's numbers lie in."""
+        path = self.paper.parent.parent / "config" / name
+        if not path.exists():
+            raise RecordError(
+                f"{path.as_posix()} is not there; run from the top folder of the repository, "
+                "or pass --paper with the data/paper of a whole checkout."
+            )
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
 
     def manifest(self) -> dict[str, Any]:
         """Provenance of the folder, {} when no manifest was written yet."""
         path = self.root / "manifest.json"
         if not path.exists():
             return {}
+        return _json_object(path, "delete it and write it again.")
+
+
+def run_records(results: Results) -> list[RunRecord]:
+    """All control runs of a results folder, ordered by task, method and seed."""
+    return [_run_record(path) for path in _run_files(results.root)]
+
+
+def run_frame(results: Results) -> pd.DataFrame:
+    """One row per control run: which task, method and seed, its score, and what stands behind it.
+
+    `score` is nan for a run that diverged; `num_evaluations` and `num_episodes` count what the score averages;
+    `source` is that of the data ("local" for data that were generated here); `path` is relative to the results.
+    """
+    return _frame(_run_rows(results.root, _run_files(results.root)), RUN_COLUMNS)
+
+
+def ablation_frame(results: Results) -> pd.DataFrame:
+    """`run_frame` of the runs of fig:ablations, with the `control_weight` that each was trained with."""
+    rows: list[dict[str, Any]] = []
+    for folder in sorted((results.root / "ablations").glob("control_weight=*")):
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
-            raise RecordError(f"{path.as_posix()} is not JSON ({error}); delete it and write it again.") from error
-        if not isinstance(content, dict):
-            raise RecordError(f"{path.as_posix()} holds a {type(content).__name__}; a manifest is a JSON object.")
-        return content
+            weight = float(folder.name.partition("=")[2])
+        except ValueError as error:
+            raise RecordError(f"ablations/{folder.name} does not end in a number; rename or remove it.") from error
+        rows += [{"control_weight": weight, **row} for row in _run_rows(results.root, _run_files(folder))]
+    rows.sort(key=lambda row: (row["task"], row["control_weight"], row["seed"]))
+    return _frame(rows, ("control_weight", *RUN_COLUMNS))
+
+
+def episode_frame(results: Results) -> pd.DataFrame:
+    """One row per evaluation episode of the control runs; `is_final` marks those that the run's score averages."""
+    return _frame((row for record in run_records(results) for row in _episode_rows(record)), EPISODE_COLUMNS)
+
+
+def cost_frame(results: Results) -> pd.DataFrame:
+    """One row per cost record: time and memory of a group of seeds that one call trained together."""
+    rows = []
+    for path in sorted((results.root / "cost").glob("*/*/*.json")):
+        task, method = path.parts[-3:-1]
+        cost = _json_object(path, "delete it; the next run of its command writes it again.")
+        missing = [name for name in ("seeds", "steps", "train_seconds", "device") if name not in cost]
+        if missing:
+            raise RecordError(f"{_named(path)} lacks {', '.join(missing)}; delete it and run its command again.")
+        place = {"task": task, "domain": task_domain(task), "method": method, "group": path.stem}
+        more = {"num_seeds": len(cost["seeds"]), "path": path.relative_to(results.root).as_posix()}
+        rows.append({**dict.fromkeys(COST_COLUMNS, np.nan), **cost, **place, **more})
+    return _frame(rows, COST_COLUMNS)
+
+
+def task_domain(task: str) -> str:
+    """The row of tab:aggregated that a task belongs to: `cube-double-play`, `adroit`, …"""
+    return task.partition("-singletask")[0] if "-singletask" in task else "adroit" if is_adroit(task) else task
+
+
+def task_kind(task: str) -> str:
+    """ "pixel", "adroit" or "state", by the task's name."""
+    return "pixel" if task.startswith("visual-") else "adroit" if is_adroit(task) else "state"
+
+
+def short_task(task: str) -> str:
+    """The name of a task without what all have in common: `cube-double-play-task1`, `pen-cloned`."""
+    return re.sub(r"-v\d+$", "", task).replace("-singletask", "")
+
+
+def is_adroit(task: str) -> bool:
+    """Whether the task is one of D4RL Adroit (`pen-cloned-v1`), scored by normalised return."""
+    return task.split("-")[0] in ("pen", "door", "hammer", "relocate")
 
 
 def load_table(path: Path, columns: tuple[str, ...], *, remake: str) -> pd.DataFrame:
@@ -311,6 +427,72 @@ def seed_means(w1: pd.DataFrame, env: str, method: str) -> tuple[Floats, Floats]
     states = MRPS[env].evaluation_states
     means = [[np.mean([cells.get((c, seed, s), np.nan) for s in states]) for seed in seeds] for c in coefficients]
     return np.array(coefficients), np.array(means).reshape(len(coefficients), len(seeds))
+
+
+def _run_files(folder: Path) -> list[Path]:
+    """The run records under a folder, ordered by task, method and seed."""
+    found = (folder / "runs").glob("*/*/seed*.json")
+    return sorted(found, key=lambda path: (*path.parts[-3:-1], len(path.stem), path.stem))
+
+
+def _run_record(path: Path) -> RunRecord:
+    try:
+        record = load_record(path)
+    except ValueError as error:
+        raise RecordError(str(error)) from error
+    named = (*path.parts[-3:-1], path.stem)
+    if (record.task, record.method, f"seed{record.seed}") != named:
+        raise RecordError(
+            f"{_named(path)} holds {record.task}, {record.method}, seed {record.seed}; put it where its name says."
+        )
+    return record
+
+
+def _place(record: RunRecord) -> dict[str, Any]:
+    """What identifies a run in every frame."""
+    names = {"task": record.task, "domain": task_domain(record.task), "kind": task_kind(record.task)}
+    return {**names, "method": record.method, "seed": record.seed, "source": record.dataset.get("source")}
+
+
+def _run_rows(root: Path, files: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    for path in files:
+        record = _run_record(path)
+        last = record.evaluations[-record.num_final_evaluations :] if record.status == "finished" else ()
+        yield {
+            **_place(record),
+            "status": record.status,
+            "score": np.nan if record.score is None else record.score,
+            "steps": record.steps,
+            "num_evaluations": len(last),
+            "num_episodes": sum(len(evaluation.scores) for evaluation in last),
+            "config_hash": record.config_hash,
+            "message": record.message,
+            "path": path.relative_to(root).as_posix(),
+        }
+
+
+def _episode_rows(record: RunRecord) -> Iterator[dict[str, Any]]:
+    first_final = len(record.evaluations) - record.num_final_evaluations
+    for index, evaluation in enumerate(record.evaluations):
+        is_final = record.status == "finished" and index >= first_final
+        columns = (evaluation.scores, evaluation.returns, evaluation.lengths, evaluation.successes)
+        for episode, values in enumerate(zip(*columns, strict=True)):
+            numbers = dict(zip(("score", "return", "length", "success"), values, strict=True))
+            yield {**_place(record), "step": evaluation.step, "is_final": is_final, "episode": episode, **numbers}
+
+
+def _frame(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> pd.DataFrame:
+    return pd.DataFrame(list(rows), columns=list(columns))
+
+
+def _json_object(path: Path, remedy: str) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise RecordError(f"{path.as_posix()} is not JSON ({error}); {remedy}") from error
+    if not isinstance(content, dict):
+        raise RecordError(f"{path.as_posix()} holds a {type(content).__name__}, not a JSON object; {remedy}")
+    return content
 
 
 def _values(frame: pd.DataFrame, name: str) -> NDArray[Any]:

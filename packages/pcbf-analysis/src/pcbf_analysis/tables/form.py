@@ -1,10 +1,10 @@
-"""Tables of the analysis: what they hold, and how they read as csv, LaTeX (booktabs) and Markdown."""
+"""What a table is, and how it reads as csv, LaTeX (booktabs) and Markdown."""
 
 from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,36 +12,11 @@ import numpy as np
 import pandas as pd
 
 from pcbf_analysis import theme
-from pcbf_analysis.records import (
-    ENVIRONMENTS,
-    Results,
-    Setting,
-    chosen_coefficient,
-    evaluation_settings,
-    recorded_w1,
-    reported_w1,
-)
+from pcbf_analysis.records import short_task
 
 MISSING = "–"  # how an absent value is shown; in csv the cell is empty
 RELATIONS = {"<=": "≤", ">=": "≥", "==": "="}
 LONG_TABLE = 45  # more rows than this do not fit on a page
-
-TOY_W1_CAPTION = (
-    "W1 distance between the learned and the exact return law: mean and sample standard deviation over seeds. Value "
-    "Flows at the paper's three dcfm weights; PCBF at the λ with the lowest mean W1 over seeds and evaluation states, "
-    "one per environment, and the ablation with independent noise at its own. The paper's values are those of "
-    "fig:cdf_comparison, where PCBF's λ and the number of seeds are not stated and W1 is taken between samples. Ratio "
-    "is ours over the paper's."
-)
-TOY_W1_SWEEP_CAPTION = (
-    "W1 distance between the learned and the exact return law at every recorded coefficient: mean and sample standard "
-    "deviation over seeds. The paper's values stand where the coefficient is the paper's; PCBF's λ is not stated "
-    "there, so its value stands beside every λ."
-)
-THEORY_CAPTION = (
-    "Each statement of the paper's theory with the quantity measured, the value or bound it is held against, and the "
-    "margin left (negative where the check fails)."
-)
 
 
 @dataclass(frozen=True)
@@ -55,12 +30,44 @@ class Column:
     share: float | None = None  # of the line's width in LaTeX, for text that may take several lines
 
 
+@dataclass(frozen=True)
+class Score:
+    """A cell of a results table: mean ± deviation over the seeds that are there.
+
+    Attributes:
+      remark: what a reader must know of the cell, such as "2 of 3" when a seed is missing.
+      is_bold: whether it is within 95 % of the best of its row.
+    """
+
+    mean: float
+    std: float = math.nan
+    remark: str = ""
+    is_bold: bool = False
+
+    def __format__(self, specification: str) -> str:
+        return format(self.mean, specification)  # what the cell sorts by
+
+    def __str__(self) -> str:
+        mean = MISSING if math.isnan(self.mean) else f"{self.mean:.0f}"
+        spread = "" if math.isnan(self.std) else f" ± {self.std:.0f}"
+        return f"{mean}{spread}" + (f" ({self.remark})" if self.remark else "")
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows as plain values (nan or None where missing) under described columns."""
+    """Rows as plain values (nan or None where missing) under described columns.
+
+    Attributes:
+      note: what the caption adds about these very records.
+      details: what the csv holds instead of the rows: the same cells one by one, with more statistics.
+      is_dense: many columns, to be set small in LaTeX.
+    """
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Any, ...], ...]
+    note: str = ""
+    details: Table | None = None
+    is_dense: bool = False
 
     def column(self, name: str) -> list[Any]:
         """All values of one column."""
@@ -68,95 +75,25 @@ class Table:
         return [row[index] for row in self.rows]
 
 
-W1_COLUMNS = (
-    Column("env", "Environment", is_number=False),
-    Column("state", "State", digits=0),
-    Column("method", "Method", is_number=False),
-    Column("coefficient", "Coefficient"),
-    Column("mean", "W1, mean", digits=3),
-    Column("std", "± std", digits=3),
-    Column("num_seeds", "Seeds", digits=0),
-    Column("paper", "Paper", digits=3),
-    Column("ratio", "Ratio", digits=2),
-    Column("at_or_below", "At or below", is_number=False),
-)
-THEORY_COLUMNS = (
-    Column("id", "Check", is_number=False, share=0.16),
-    Column("statement", "Statement", is_number=False, share=0.3),
-    Column("label", "In the paper", is_number=False, share=0.16),
-    Column("measured", "Measured"),
-    Column("relation", "", is_number=False),
-    Column("expected", "Bound or value"),
-    Column("margin", "Margin"),
-    Column("holds", "Holds", is_number=False),
-)
-
-
-def toy_w1(results: Results) -> Table:
-    """The comparison with the paper: five rows for each of the six settings of fig:cdf_comparison."""
-    w1, paper = results.w1(), results.paper_w1()
-    chosen = {
-        (env, method): chosen_coefficient(w1, env, method)
-        for env in ENVIRONMENTS
-        for method in ("pcbf", "pcbf-independent")
-    }
-    rows = []
-    for setting in evaluation_settings():
-        cells: list[tuple[str, float | None]] = [
-            (method, chosen[setting.env, method]) for method in ("pcbf", "pcbf-independent")
-        ]
-        cells += [("value_flows", dcfm) for dcfm in theme.VALUE_FLOWS_SHADES]
-        rows += [w1_row(setting, method, coefficient, w1, paper) for method, coefficient in cells]
-    return Table(W1_COLUMNS, tuple(rows))
-
-
-def toy_w1_sweep(results: Results) -> Table:
-    """Every recorded coefficient of every method in the six settings."""
-    w1, paper = results.w1(), results.paper_w1()
-    rows = []
-    for setting in evaluation_settings():
-        here = w1[(w1["env"] == setting.env) & (w1["state"] == setting.state)]
-        for method in ("pcbf", "pcbf-independent", "value_flows"):
-            coefficients = sorted({float(value) for value in here.loc[here["method"] == method, "coefficient"]})
-            rows += [w1_row(setting, method, value, w1, paper) for value in coefficients or [None]]
-    return Table(W1_COLUMNS, tuple(rows))
-
-
-def theory_checks(results: Results) -> Table:
-    """The recorded theory checks, as they were written."""
-    frame = results.theory_checks()
-    return Table(THEORY_COLUMNS, tuple(zip(*(frame[column.name] for column in THEORY_COLUMNS), strict=True)))
-
-
-def w1_row(
-    setting: Setting, method: str, coefficient: float | None, w1: pd.DataFrame, paper: pd.DataFrame
-) -> tuple[Any, ...]:
-    """One row of a W1 table; without records the mean is missing and the number of seeds is 0."""
-    seeds = recorded_w1(w1, setting, method, coefficient)
-    mean = float(seeds.mean()) if len(seeds) else math.nan
-    std = float(seeds.std(ddof=1)) if len(seeds) > 1 else math.nan
-    reported = reported_w1(paper, setting, method, coefficient)
-    both = len(seeds) > 0 and math.isfinite(reported)
-    return (
-        setting.env,
-        setting.state,
-        method,
-        math.nan if coefficient is None else coefficient,
-        mean,
-        std,
-        len(seeds),
-        reported,
-        mean / reported if both else math.nan,
-        bool(mean <= reported) if both else None,
-    )
+def without(details: Table, names: Collection[str], note: str = "") -> Table:
+    """The table without some of its columns, which stay in the csv."""
+    kept = [index for index, column in enumerate(details.columns) if column.name not in names]
+    columns = tuple(details.columns[index] for index in kept)
+    rows = tuple(tuple(row[index] for index in kept) for row in details.rows)
+    return Table(columns, rows, note, details, is_dense=True)
 
 
 def is_missing(value: Any) -> bool:
+    """Whether there is nothing to show or to sort by."""
+    if isinstance(value, Score):
+        return math.isnan(value.mean)
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def shown(value: Any, column: Column) -> str:
     """A value as a reader sees it."""
+    if isinstance(value, Score):
+        return str(value)
     if is_missing(value):
         return MISSING
     if isinstance(value, bool | np.bool_):
@@ -165,6 +102,8 @@ def shown(value: Any, column: Column) -> str:
         return theme.ENVIRONMENTS[value].label if value in theme.ENVIRONMENTS else str(value)
     if column.name == "method":
         return theme.METHODS[value].label if value in theme.METHODS else str(value)
+    if column.name == "task":
+        return short_task(value)
     if column.name == "relation":
         return RELATIONS.get(value, str(value))
     if not column.is_number:
@@ -179,8 +118,18 @@ def shown_rows(table: Table) -> list[list[str]]:
     return [[shown(value, column) for value, column in zip(row, table.columns, strict=True)] for row in table.rows]
 
 
+def is_bold(value: Any) -> bool:
+    return isinstance(value, Score) and value.is_bold
+
+
+def full_caption(table: Table, caption: str) -> str:
+    """The caption with what these records add to it."""
+    return f"{caption} {table.note}".strip()
+
+
 def to_csv(table: Table) -> str:
-    """The table as csv: plain names, six significant digits, empty cells where missing."""
+    """The table, or its details, as csv: plain names, six significant digits, empty cells where missing."""
+    table = table.details or table
     frame = pd.DataFrame(
         {column.name: pd.Series([row[i] for row in table.rows], dtype=object) for i, column in enumerate(table.columns)}
     )
@@ -191,20 +140,27 @@ def to_markdown(table: Table, *, title: str, caption: str) -> str:
     """The table as a Markdown page: title, pipe table, caption."""
     headings = [_markdown_cell(column.heading) for column in table.columns]
     rules = ["--:" if column.is_number else ":--" for column in table.columns]
-    body = [[_markdown_cell(cell) for cell in row] for row in shown_rows(table)]
+    body = [
+        [
+            f"**{_markdown_cell(text)}**" if is_bold(value) else _markdown_cell(text)
+            for text, value in zip(*pair, strict=True)
+        ]
+        for pair in zip(shown_rows(table), table.rows, strict=True)
+    ]
     lines = ["| " + " | ".join(row) + " |" for row in (headings, rules, *body)]
     empty = [] if body else ["", f"*{theme.NO_RECORDS}*"]
-    return "\n".join([f"# {title}", "", *lines, *empty, "", caption, ""])
+    return "\n".join([f"# {title}", "", *lines, *empty, "", full_caption(table, caption), ""])
 
 
 def to_tex(table: Table, *, label: str, caption: str) -> str:
     """The table as LaTeX that needs `booktabs` (and `longtable` if it has more rows than a page)."""
     columns = table.columns
     specification = "".join(f"p{{{c.share}\\linewidth}}" if c.share else "r" if c.is_number else "l" for c in columns)
-    size = [r"\scriptsize", r"\setlength{\tabcolsep}{3pt}"] if any(c.share for c in columns) else [r"\small"]
+    is_small = table.is_dense or any(c.share for c in columns)
+    size = [r"\scriptsize", r"\setlength{\tabcolsep}{3pt}"] if is_small else [r"\small"]
     heading = [r"\toprule", _tex_row([c.heading for c in columns], columns), r"\midrule"]
     body = _tex_body(table) or [rf"\multicolumn{{{len(columns)}}}{{c}}{{{theme.NO_RECORDS}}} \\"]
-    names = [rf"\caption{{{tex_escape(caption)}}}", rf"\label{{tab:{label}}}"]
+    names = [rf"\caption{{{tex_escape(full_caption(table, caption))}}}", rf"\label{{tab:{label}}}"]
     if len(table.rows) > LONG_TABLE:
         lines = [
             r"\begingroup",
@@ -331,9 +287,13 @@ def tex_escape(text: str) -> str:
     return unicodedata.normalize("NFC", "".join(pieces))
 
 
-def _tex_row(cells: Sequence[str], columns: Sequence[Column]) -> str:
+def _tex_row(cells: Sequence[str], columns: Sequence[Column], values: Sequence[Any] = ()) -> str:
     """One line of LaTeX; text in a column of limited width may break after an underscore."""
-    escaped = [tex_escape(cell) for cell in cells]
+    bold = [is_bold(value) for value in values] or [False] * len(cells)
+    escaped = [
+        rf"\textbf{{{tex_escape(cell)}}}" if strong else tex_escape(cell)
+        for cell, strong in zip(cells, bold, strict=True)
+    ]
     broken = [
         cell.replace(r"\_", r"\_\allowbreak{}") if column.share else cell
         for cell, column in zip(escaped, columns, strict=True)
@@ -349,7 +309,7 @@ def _tex_body(table: Table) -> list[str]:
     for index, row in enumerate(rows):
         if index and keys[index] != keys[index - 1] and len(set(keys)) < len(keys):
             lines.append(r"\addlinespace")
-        lines.append(_tex_row(row, table.columns))
+        lines.append(_tex_row(row, table.columns, table.rows[index]))
     return lines
 
 

@@ -1,0 +1,201 @@
+"""Statistics of scores over seeds and tasks.
+
+Scores of a method come as one array of seeds per task, in the same order of tasks everywhere; tasks may have
+different numbers of seeds, and a task without any is left out by the caller. Resampling is by `scipy.stats.bootstrap`,
+which draws seeds within each task; every random draw starts from an explicit seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+Floats = NDArray[np.floating]
+Statistic = Callable[..., Any]  # of one array per task, with an `axis`
+
+CONFIDENCE = 0.95
+NUM_RESAMPLES = 2000
+SEED = 0
+BOLD_SHARE = 0.95
+
+
+class Interval(NamedTuple):
+    """A confidence interval, nan where the data say nothing about spread."""
+
+    low: float
+    high: float
+
+
+UNKNOWN = Interval(np.nan, np.nan)
+
+
+def mean(scores: ArrayLike) -> float:
+    """Mean over seeds; nan without any."""
+    values = np.asarray(scores, float)
+    return float(values.mean()) if values.size else np.nan
+
+
+def std(scores: ArrayLike) -> float:
+    """Sample standard deviation over seeds (divided by n - 1; the paper does not say which); nan below two seeds."""
+    values = np.asarray(scores, float)
+    return float(values.std(ddof=1)) if values.size > 1 else np.nan
+
+
+def aggregate(tasks: Sequence[ArrayLike]) -> tuple[float, float]:
+    """A domain's mean and ± as in tab:aggregated: the mean of the tasks' means, and the mean of their deviations.
+
+    The ± is nan when a task has fewer than two seeds.
+    """
+    return mean([mean(scores) for scores in tasks]), mean([std(scores) for scores in tasks])
+
+
+def interquartile_mean(tasks: Sequence[ArrayLike]) -> float:
+    """Mean of the middle half of all runs of all tasks; nan without any."""
+    values = np.concatenate([np.ravel(scores) for scores in tasks]) if len(tasks) else np.empty(0)
+    return float(stats.trim_mean(values, 0.25)) if values.size else np.nan
+
+
+def mean_of_means(*tasks: Floats, axis: int = -1) -> Any:
+    """Mean over tasks of the mean over seeds."""
+    return np.mean([np.mean(scores, axis=axis) for scores in tasks], axis=0)
+
+
+def pooled_interquartile_mean(*tasks: Floats, axis: int = -1) -> Any:
+    """`interquartile_mean` along an axis."""
+    return stats.trim_mean(np.concatenate(tasks, axis=axis), 0.25, axis=axis)
+
+
+def bootstrap_interval(
+    tasks: Sequence[ArrayLike],
+    statistic: Statistic = mean_of_means,
+    *,
+    confidence: float = CONFIDENCE,
+    num_resamples: int = NUM_RESAMPLES,
+    seed: int = SEED,
+) -> Interval:
+    """Percentile interval of a statistic when seeds are drawn anew within each task (stratified bootstrap).
+
+    Unknown when a task has fewer than two seeds: one seed says nothing about spread.
+    """
+    arrays = [np.asarray(scores, float) for scores in tasks]
+    if not arrays or min(array.size for array in arrays) < 2:
+        return UNKNOWN
+    found = stats.bootstrap(
+        arrays,
+        statistic,
+        n_resamples=num_resamples,
+        confidence_level=confidence,
+        method="percentile",
+        vectorized=True,
+        paired=False,
+        rng=np.random.default_rng(seed),
+    ).confidence_interval
+    return Interval(float(found.low), float(found.high))
+
+
+def episode_interval(
+    seeds: Sequence[ArrayLike],
+    *,
+    confidence: float = CONFIDENCE,
+    num_resamples: int = NUM_RESAMPLES,
+    seed: int = SEED,
+) -> Interval:
+    """Percentile interval of a single task's mean when seeds, and then episodes within each of them, are drawn anew.
+
+    `seeds` holds the episodes' scores of each seed. Unknown below two seeds.
+    """
+    arrays = [np.asarray(scores, float) for scores in seeds]
+    if len(arrays) < 2:
+        return UNKNOWN
+    random = np.random.default_rng(seed)
+    chosen = random.integers(len(arrays), size=(num_resamples, len(arrays)))
+    means = np.empty(chosen.shape)
+    for index, episodes in enumerate(arrays):
+        places = chosen == index
+        means[places] = episodes[random.integers(episodes.size, size=(places.sum(), episodes.size))].mean(axis=1)
+    low, high = np.quantile(means.mean(axis=1), [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(float(low), float(high))
+
+
+def performance_profile(tasks: Sequence[ArrayLike], thresholds: ArrayLike) -> Floats:
+    """Share of runs that score above each threshold; every task counts the same."""
+    levels = np.asarray(thresholds, float)
+    shares = [np.mean(np.ravel(scores)[:, None] > levels, axis=0) for scores in tasks]
+    return np.mean(shares, axis=0) if shares else np.full(levels.shape, np.nan)
+
+
+def profile_band(
+    tasks: Sequence[ArrayLike], thresholds: ArrayLike, *, num_resamples: int = NUM_RESAMPLES, seed: int = SEED
+) -> tuple[Floats, Floats]:
+    """Lower and upper bound of the profile at each threshold, by the stratified bootstrap; nan where unknown."""
+    bounds = [
+        bootstrap_interval(
+            [np.asarray(scores, float) > level for scores in tasks], num_resamples=num_resamples, seed=seed
+        )
+        for level in np.asarray(thresholds, float)
+    ]
+    return np.array([bound.low for bound in bounds]), np.array([bound.high for bound in bounds])
+
+
+def _superiority(first: Floats, second: Floats, axis: int = -1) -> Any:
+    """P(X > Y) + P(X = Y) / 2 of two samples along the last axis."""
+    if axis not in (-1, first.ndim - 1):
+        raise ValueError(f"`axis={axis}` is not the last one; move it there.")
+    left, right = first[..., :, None], second[..., None, :]
+    return np.mean((left > right) + 0.5 * (left == right), axis=(-2, -1))
+
+
+def probability_of_improvement(ours: Sequence[ArrayLike], theirs: Sequence[ArrayLike]) -> float:
+    """Probability that a run of ours scores above one of theirs, mean over tasks; a tie counts one half.
+
+    On each task it is the Mann-Whitney statistic over the number of pairs of seeds.
+    """
+    pairs = list(zip(ours, theirs, strict=True))
+    return mean([_superiority(np.asarray(x, float), np.asarray(y, float)) for x, y in pairs])
+
+
+def improvement_interval(
+    ours: Sequence[ArrayLike], theirs: Sequence[ArrayLike], *, num_resamples: int = NUM_RESAMPLES, seed: int = SEED
+) -> Interval:
+    """Stratified-bootstrap interval of `probability_of_improvement`; both methods are drawn independently."""
+
+    def statistic(*samples: Floats, axis: int = -1) -> Any:
+        half = len(samples) // 2
+        pairs = zip(samples[:half], samples[half:], strict=True)
+        return np.mean([_superiority(x, y, axis) for x, y in pairs], axis=0)
+
+    return bootstrap_interval([*ours, *theirs], statistic, num_resamples=num_resamples, seed=seed)
+
+
+def difference_interval(
+    ours: tuple[float, float, int], theirs: tuple[float, float, int], *, confidence: float = CONFIDENCE
+) -> Interval:
+    """Welch's interval of the difference of two means, each given as (mean, sample deviation, number of seeds).
+
+    Unknown when either has fewer than two seeds or no deviation.
+    """
+    (mean_1, std_1, count_1), (mean_2, std_2, count_2) = ours, theirs
+    if min(count_1, count_2) < 2 or not np.isfinite([mean_1, mean_2, std_1, std_2]).all():
+        return UNKNOWN
+    parts = np.array([std_1**2 / count_1, std_2**2 / count_2])
+    variance = parts.sum()
+    freedom = variance**2 / (parts**2 / [count_1 - 1, count_2 - 1]).sum() if variance > 0 else 1.0
+    half = float(stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(variance))
+    return Interval(mean_1 - mean_2 - half, mean_1 - mean_2 + half)
+
+
+def within_best(means: Sequence[float], share: float = BOLD_SHARE) -> list[bool]:
+    """Which means are bold by the paper's rule: at least 95 % of the best one, and none where the best is missing.
+
+    For a best mean below zero, where 95 % of it would lie above it, only the best itself counts.
+    """
+    known = [value for value in means if np.isfinite(value)]
+    if not known:
+        return [False for _ in means]
+    best = max(known)
+    bound = share * best if best >= 0 else best
+    return [bool(np.isfinite(value) and value >= bound) for value in means]

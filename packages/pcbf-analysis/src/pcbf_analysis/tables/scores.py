@@ -1,0 +1,166 @@
+"""What the results tables share: runs as seeds × tasks, the paper's cells beside them, and what is said of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from pcbf_analysis import statistics, theme
+from pcbf_analysis.records import Floats, Results, run_records, task_domain
+from pcbf_analysis.tables.form import Column
+
+PAPER_SCALE = "paper"
+PAPER_METHODS = ("iqn", "codac", "floq", "fql", "iql", "value_flows", "pcbf")  # the columns of the paper's tables
+
+
+class Cell(NamedTuple):
+    """A method on a task."""
+
+    task: str
+    method: str
+
+
+@dataclass(frozen=True, eq=False)
+class Suite:
+    """All control runs of a results folder as seeds × tasks.
+
+    Attributes:
+      scores: of the finished seeds of each cell, ordered by seed.
+      episodes: scores of the episodes behind them, one array per finished seed.
+      diverged: how many seeds of a cell diverged.
+      sources: where the data of each task come from.
+    """
+
+    tasks: tuple[str, ...]
+    methods: tuple[str, ...]
+    scores: Mapping[Cell, Floats]
+    episodes: Mapping[Cell, tuple[Floats, ...]]
+    diverged: Mapping[Cell, int]
+    sources: Mapping[str, frozenset[str]]
+
+    def seeds(self, task: str, method: str) -> Floats:
+        return self.scores.get(Cell(task, method), np.empty(0))
+
+    def num_diverged(self, task: str, method: str) -> int:
+        return self.diverged.get(Cell(task, method), 0)
+
+    def num_episodes(self, task: str, method: str) -> int:
+        return sum(episodes.size for episodes in self.episodes.get(Cell(task, method), ()))
+
+    def interval(self, task: str, method: str) -> statistics.Interval:
+        """95 % interval of a cell's mean, over its seeds and their episodes."""
+        return statistics.episode_interval(self.episodes.get(Cell(task, method), ()))
+
+    @property
+    def most_seeds(self) -> int:
+        """The largest number of seeds, finished or diverged, that a cell has."""
+        cells = {*self.scores, *self.diverged}
+        return max((len(self.seeds(*cell)) + self.num_diverged(*cell) for cell in cells), default=0)
+
+
+def load_suite(results: Results) -> Suite:
+    """The runs of a results folder; tasks in the paper's order, others after them by name."""
+    scores: dict[Cell, list[float]] = {}
+    episodes: dict[Cell, list[Floats]] = {}
+    diverged: dict[Cell, int] = {}
+    sources: dict[str, set[str]] = {}
+    for record in run_records(results):
+        cell = Cell(record.task, record.method)
+        sources.setdefault(record.task, set()).add(str(record.dataset.get("source", "unknown")))
+        if record.score is None:
+            diverged[cell] = diverged.get(cell, 0) + 1
+            continue
+        last = record.evaluations[-record.num_final_evaluations :]
+        scores.setdefault(cell, []).append(record.score)
+        episodes.setdefault(cell, []).append(np.concatenate([evaluation.scores for evaluation in last]))
+    cells = {*scores, *diverged}
+    paper = list(dict.fromkeys(results.paper_table("fullogbench_comparison")["task"]))
+    return Suite(
+        tasks=tuple(sorted({cell.task for cell in cells}, key=lambda task: _task_order(task, paper))),
+        methods=tuple(sorted({cell.method for cell in cells}, key=theme.method_order)),
+        scores={cell: np.array(values) for cell, values in scores.items()},
+        episodes={cell: tuple(arrays) for cell, arrays in episodes.items()},
+        diverged=diverged,
+        sources={task: frozenset(names) for task, names in sources.items()},
+    )
+
+
+def _task_order(task: str, paper: Sequence[str]) -> tuple[int, str]:
+    return (paper.index(task), "") if task in paper else (len(paper), task)
+
+
+def shown_tasks(results: Results, suite: Suite) -> tuple[str, ...]:
+    """All 38 tasks of the paper at the paper's scale; at others those that have runs."""
+    if results.scale != PAPER_SCALE:
+        return suite.tasks
+    return tuple(dict.fromkeys([*results.paper_table("fullogbench_comparison")["task"], *suite.tasks]))
+
+
+def wanted_seeds(results: Results, suite: Suite, task: str) -> int:
+    """Seeds that a cell should have: the paper's number at its scale, else as many as the fullest cell has."""
+    paper = results.paper_table("fullogbench_comparison")
+    known = paper.loc[paper["task"] == task, "num_seeds"]
+    return int(known.iloc[0]) if results.scale == PAPER_SCALE and len(known) else suite.most_seeds
+
+
+def seeds_remark(num_seeds: int, num_diverged: int, num_wanted: int) -> str:
+    """What a reader must know about the seeds of a cell: nothing when all are there."""
+    if num_seeds == 0:
+        return "diverged" if num_diverged else ""
+    missing = f"{num_seeds} of {num_wanted} seeds" if num_seeds < num_wanted else ""
+    return ", ".join(filter(None, [missing, f"{num_diverged} diverged" if num_diverged else ""]))
+
+
+def by_rule(cells: pd.DataFrame, row: str) -> pd.Series:
+    """Which of the paper's cells are bold by its own rule, computed from its printed means; aligned with `cells`."""
+    ruled = pd.Series(False, index=cells.index)
+    for _, group in cells.groupby(row, sort=False):
+        ruled.loc[group.index] = statistics.within_best(list(group["mean"]))
+    return ruled
+
+
+def paper_cells(cells: pd.DataFrame, row: str) -> dict[tuple[str, str], tuple[float, float, bool, bool]]:
+    """The paper's mean, ±, bold as printed and bold by its rule, by row and method."""
+    columns = (cells[row], cells["method"], cells["mean"], cells["std"], cells["is_bold"], by_rule(cells, row))
+    return {
+        (name, method): (float(mean), float(std), bool(bold), bool(ruled))
+        for name, method, mean, std, bold, ruled in zip(*columns, strict=True)
+    }
+
+
+def bold_note(cells: pd.DataFrame, row: str) -> str:
+    """How often the paper's bold contradicts its rule."""
+    against = int((by_rule(cells, row) != cells["is_bold"]).sum())
+    return (
+        f"Here bold is recomputed by the paper's rule, from unrounded means; in the paper {against} of {len(cells)} "
+        "cells are bold or plain against it, given its printed means."
+    )
+
+
+def data_note(results: Results, suite: Suite, tasks: Iterable[str]) -> str:
+    """Scale, seeds and source of the data, in words that keep local data from being taken for official."""
+    sources = sorted({name for task in tasks for name in suite.sources.get(task, ())})
+    if not sources:
+        return f"Scale: {results.scale}; {theme.NO_RECORDS}."
+    local = "local data, generated with this repository and not the official datasets"
+    named = " and ".join(local if source == "local" else f"{source} data" for source in sources)
+    facts = f"Scale: {results.scale}; {named}; up to {suite.most_seeds} seeds."
+    is_comparable = results.scale == PAPER_SCALE and "local" not in sources
+    return facts if is_comparable else f"{facts} Not comparable with the paper's scores."
+
+
+def method_columns(methods: Iterable[str]) -> tuple[Column, ...]:
+    """One column per method, headed by its name."""
+    return tuple(Column(method, theme.METHODS[method].label) for method in methods)
+
+
+def domain_tasks(tasks: Iterable[str]) -> dict[str, list[str]]:
+    """Tasks by domain, in their order."""
+    domains: dict[str, list[str]] = {}
+    for task in tasks:
+        domains.setdefault(task_domain(task), []).append(task)
+    return domains
