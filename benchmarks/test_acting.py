@@ -1,0 +1,74 @@
+"""Choosing actions, and playing 50 episodes: in lockstep and worker processes against one by one."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from plain import plain_forms
+from pytest_benchmark.fixture import BenchmarkFixture
+from work import SIZES, SPEC, agent_of, best_seconds
+
+from pcbf_baselines.datasets import Scaling, find_task
+from pcbf_baselines.evaluation import EvaluationSettings, TaskEvaluator
+from pcbf_baselines.registry import make_agent
+from pcbf_core.types import TaskSpec
+
+TASK = "cube-single-play-singletask-task1-v0"
+NUM_EPISODES, EPISODE_STEPS = 50, 40
+
+
+@pytest.mark.parametrize("num_states", [1, 50])
+@pytest.mark.parametrize("size", SIZES)
+def test_action_selection(benchmark: BenchmarkFixture, ledger: Any, size: str, num_states: int) -> None:
+    agent = agent_of("pcbf", size, num_candidates=16, num_return_samples=16, control_weight=0.4)
+    state = jax.jit(agent.init)(jax.random.key(0))
+    observation = jax.random.normal(jax.random.key(1), (num_states, *SPEC.observation_shape))
+    arguments = (state, observation, jax.random.key(2))
+    act = jax.jit(agent.act).lower(*arguments).compile()
+    with plain_forms():
+        plain = jax.jit(lambda *values: agent.act(*values)).lower(*arguments).compile()
+    seconds = benchmark.pedantic(lambda: best_seconds(lambda: act(*arguments)), rounds=1)
+    ledger.add(
+        "acting",
+        work="choose actions, K = 16, M = 16",
+        size=size,
+        states=num_states,
+        ms_per_state=round(1e3 * seconds / num_states, 3),
+        speedup_over_plain=round(best_seconds(lambda: plain(*arguments)) / seconds, 2),
+    )
+
+
+@pytest.mark.parametrize("method", ["pcbf", "iql"])
+def test_evaluation(benchmark: BenchmarkFixture, ledger: Any, method: str) -> None:
+    """50 episodes, cut short, of an untrained learner at laptop size; the scores must be the same."""
+    pytest.importorskip("ogbench")
+    task = find_task(TASK)
+    spec = TaskSpec(observation_shape=(28,), action_dim=5, return_range=(-100.0, 0.0))
+    agent = make_agent(method, spec, {**SIZES["3x128"]})
+    state = jax.jit(agent.init)(jax.random.key(0))
+    lengths = {"num_episodes": NUM_EPISODES, "episode_limit": EPISODE_STEPS}
+    together = TaskEvaluator(task, EvaluationSettings(num_slots=25, **lengths), Scaling(), os.cpu_count() or 1)
+    alone = TaskEvaluator(task, EvaluationSettings(num_slots=1, **lengths), Scaling(), 0)
+    try:
+        for evaluator in (together, alone):  # compile, start the simulators
+            evaluator(agent, state, 0)
+        seconds = benchmark.pedantic(
+            lambda: best_seconds(lambda: together(agent, state, 0).returns, repeats=1, warm=False), rounds=1
+        )
+        sequential = best_seconds(lambda: alone(agent, state, 0).returns, repeats=1, warm=False)
+        np.testing.assert_allclose(together(agent, state, 0).returns, alone(agent, state, 0).returns, atol=1e-3)
+    finally:
+        together.close()
+        alone.close()
+    ledger.add(
+        "acting",
+        work=f"{NUM_EPISODES} episodes of {EPISODE_STEPS} steps, {method}",
+        size="3x128",
+        states=25,
+        ms_per_state=round(1e3 * seconds / (NUM_EPISODES * EPISODE_STEPS), 3),
+        speedup_over_plain=round(sequential / seconds, 2),
+    )

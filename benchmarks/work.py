@@ -1,0 +1,92 @@
+"""What benchmarks share: sizes, synthetic data, timing, the machine's peak and the work in a program."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pcbf_baselines.registry import make_agent
+from pcbf_core.agent import Agent
+from pcbf_core.training import Dataset
+from pcbf_core.types import TaskSpec, Transition
+
+SPEC = TaskSpec(observation_shape=(40,), action_dim=5, return_range=(-100.0, 0.0))
+BATCH_SIZE = 256
+SIZES: dict[str, dict[str, Any]] = {
+    "4x512": {"hidden_sizes": (512,) * 4},
+    "3x128": {"hidden_sizes": (128,) * 3},
+}
+QUANTILE_FEATURES = {"4x512": 512, "3x128": 128}
+
+
+def agent_of(method: str, size: str, **settings: Any) -> Agent:
+    """The method's agent with the networks of `size`."""
+    chosen = {**SIZES[size], **settings}
+    if method in ("iqn", "codac"):
+        chosen["quantile_features"] = QUANTILE_FEATURES[size]
+    if method == "floq":
+        chosen["flow_hidden_sizes"] = SIZES[size]["hidden_sizes"]
+    return make_agent(method, SPEC, chosen)
+
+
+@cache
+def dataset(num_transitions: int = 10_000) -> Dataset:
+    """Transitions of the shapes of cube-double, filled with noise."""
+    keys = jax.random.split(jax.random.key(0), 4)
+    observation = jax.random.normal(keys[0], (num_transitions, *SPEC.observation_shape))
+    return Dataset(
+        Transition(
+            observation=observation,
+            action=jax.random.uniform(keys[1], (num_transitions, SPEC.action_dim), minval=-1.0),
+            reward=-jax.random.uniform(keys[2], (num_transitions,)),
+            next_observation=observation + 0.1 * jax.random.normal(keys[3], observation.shape),
+            terminal=jnp.zeros(num_transitions),
+        )
+    )
+
+
+def best_seconds(work: Callable[[], Any], *, repeats: int = 3, warm: bool = True) -> float:
+    """The shortest of `repeats` times that `work` takes; what it returns is waited for."""
+    if warm:
+        jax.block_until_ready(work())
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        jax.block_until_ready(work())
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+@cache
+def peak_gflops(rows: int = BATCH_SIZE, width: int = 512, repeats: int = 50) -> float:
+    """GFLOP/s of a chain of (rows × width) · (width × width) products, all cores: the reference for everything else."""
+    x, w = jnp.ones((rows, width)), jnp.eye(width)
+    chain = jax.jit(lambda x, w: jax.lax.fori_loop(0, repeats, lambda _, y: y @ w, x))
+    return repeats * 2 * rows * width * width / best_seconds(lambda: chain(x, w), repeats=10) / 1e9
+
+
+def matmul_flops(function: Callable[..., Any], *args: Any) -> float:
+    """Multiply-adds (× 2) of all matrix products in the program of `function`, loops multiplied out."""
+    return _flops(jax.make_jaxpr(function)(*args).jaxpr)
+
+
+def _flops(jaxpr: Any) -> float:
+    total = 0.0
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            lengths = [equation.invars[0].aval.shape[axis] for axis in contracted]
+            total += 2 * math.prod(equation.outvars[0].aval.shape) * math.prod(lengths)
+        times = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
+        for value in equation.params.values():
+            for inner in value if isinstance(value, tuple | list) else (value,):
+                inner = getattr(inner, "jaxpr", inner)
+                if hasattr(inner, "eqns"):
+                    total += times * _flops(inner)
+    return total
