@@ -16,7 +16,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock reproduce quick run test check lint format types test-fast bench publish figures tables clean
+.PHONY: help setup lock reproduce quick run status plan publish figures tables
+.PHONY: test check lint format types test-fast test-slurm bench clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -62,6 +63,12 @@ run: $(STAMP) ## run SCALE (smoke, laptop or paper) the same way
 	@echo "tables   results/$(SCALE)/tables/"
 	@echo "figures  results/$(SCALE)/figures/"
 
+status: $(STAMP) ## say which training runs of SCALE are done, running, stopped or failed
+	@pcbf-status results/$(SCALE)
+
+plan: $(STAMP) ## say what the paper scale takes: runs, hours of a graphics card, disk space, what is missing
+	@pcbf-plan
+
 publish: $(STAMP) ## promote the finished SCALE (default laptop) to results/published
 	pcbf-publish $(SCALE)
 	dvc repro
@@ -82,6 +89,7 @@ lint: $(STAMP)
 	ruff check $(SOURCES)
 	ruff format --check $(SOURCES)
 	snakefmt --check $(WORKFLOW)
+	snakemake --lint
 
 format: $(STAMP) ## put all code into the one format
 	ruff check --fix $(SOURCES)
@@ -94,10 +102,13 @@ types: $(STAMP)
 test-fast: $(STAMP)
 	$(PYTEST) -m "not slow"
 
+test-slurm: $(STAMP) ## run the smoke scale through Slurm on this machine (root; Debian's slurmctld slurmd slurm-client munge)
+	pytest -m slurm
+
 bench: $(STAMP) ## time the core functions
 	pytest benchmarks --benchmark-enable --benchmark-only
 
 clean: ## remove caches and what your own runs made; .venv and what is published stay
-	rm -rf $(filter-out results/README.md results/published, $(wildcard results/*))
-	rm -rf .snakemake .pytest_cache .ruff_cache .benchmarks
+	rm -rf $(filter-out results/README.md results/dvc.% results/published results/benchmarks, $(wildcard results/*))
+	rm -rf .snakemake .cache .pytest_cache .ruff_cache .benchmarks
 	find packages tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

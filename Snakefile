@@ -4,23 +4,41 @@
 #   snakemake --cores all --config scale=paper         the paper's own settings
 #   snakemake results/smoke/figures/residual.pdf       one artefact and what it needs
 #   snakemake --config scale=smoke 'toy={"num_steps": 50}'    a scale with some values replaced
+#   snakemake --config scale=paper domains=scene-play 'methods=[pcbf, iql]'    only these runs of the scale
+#   snakemake runs --config scale=paper                training only; `data` fetches or makes the datasets only
 
 from snakemake.utils import min_version
 
 min_version("9.0")
 
 
+# Used only with `--software-deployment-method apptainer`; containers/pcbf.def is its recipe (docs/campaign.md).
+container: "containers/pcbf.sif"
+
+
 include: "rules/common.smk"
 include: "rules/toy.smk"
 include: "rules/theory.smk"
+include: "rules/data.smk"
+include: "rules/train.smk"
 include: "rules/paper.smk"
+
+
+SELECTED = receipts(SCALE, PLAN.selected())
 
 
 rule all:
     default_target: True
     input:
-        expand(RECORDS, scale=SCALE),
-        expand("results/{scale}/report/index.html", scale=SCALE),
-        expand("results/{scale}/manifest.json", scale=SCALE),
-        expand("results/{scale}/figures/{label}.pdf", scale=SCALE, label=FIGURES),
-        expand("results/{scale}/tables/{label}.csv", scale=SCALE, label=TABLES),
+        SELECTED,
+        EVERYTHING if not PLAN.selection else [],
+
+
+rule runs:
+    input:
+        SELECTED,
+
+
+rule data:
+    input:
+        sorted({data_stamp(SETTINGS[SCALE], PLAN.sheets, job.task) for job in PLAN.selected()}),

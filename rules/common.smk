@@ -5,19 +5,38 @@ import os
 import sys
 from pathlib import Path
 
-from pcbf_analysis.provenance import record_names
+from snakemake.logging import logger
+
+from pcbf_analysis.control import data_folder, data_stamp, group_seeds, load_plan, train_job
+from pcbf_analysis.provenance import fixed_names
+from pcbf_analysis.scheduler import clear_stale_locks
 from pcbf_analysis.settings import ENVIRONMENTS, METHODS, SCALES, SettingsError
-from pcbf_analysis.settings import compact_json, load_scales, toy_job
+from pcbf_analysis.settings import compact_json, toy_job
 
 ROOT = Path(workflow.basedir)
 
 try:
-    SCALE, SETTINGS = load_scales(ROOT, config)
+    PLAN = load_plan(ROOT, config)
 except SettingsError as error:
     sys.exit(str(error))  # a sentence per fault instead of a traceback
+SCALE, SETTINGS = PLAN.scale, PLAN.settings
+logger.info(PLAN.describe())
+
+if workflow.is_main_process and not workflow.dryrun and clear_stale_locks(Path(".snakemake")):
+    logger.info("an earlier run was killed; its lock on this directory was removed")
 
 # The commands of the packages are those installed beside this Python.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), os.getenv("PATH", os.defpath)]))
+if "jobs_per_gpu" in config:
+    os.environ["PCBF_JOBS_PER_GPU"] = str(config["jobs_per_gpu"])
+
+# JAX compiles the same programs again and again: keep them. At the smoke scale compiling is most of the work, and what
+# comes of it need not be fast.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache/jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
+if SCALE == "smoke":
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 # The runs of the first figures (residual, then flow maps) start first.
 FIRST_RUNS = [("solitaire", "pcbf"), ("solitaire", "pcbf-independent"), ("bernoulli", "pcbf"), ("chain", "pcbf")]
@@ -28,10 +47,40 @@ def toy_runs(environments=ENVIRONMENTS, methods=METHODS):
     return expand("results/{{scale}}/toy/runs/{env}/{method}.npz", env=environments, method=methods)
 
 
+def receipts(scale, jobs):
+    """Paths of what training jobs declare as their output."""
+    return [f"results/{scale}/{job.receipt}" for job in jobs]
+
+
+def control_runs(scale):
+    """What an artefact needs that is made from the runs of the control suite."""
+    return receipts(scale, PLAN.control(scale))
+
+
+def ablation_runs(scale):
+    """What an artefact needs that is made from PCBF's runs with other control weights."""
+    return receipts(scale, PLAN.ablations(scale))
+
+
+def inputs_of(entries, scale):
+    """The input files of artefacts at a scale: each entry is a path with `{scale}` in it, or a function of it."""
+    groups = [entry(scale) if callable(entry) else [entry.format(scale=scale)] for entry in entries]
+    return [path for group in groups for path in group]
+
+
+def made_from(entries):
+    """An input function: what `inputs_of` gives at the scale of the job."""
+    return lambda wildcards: inputs_of(entries, wildcards.scale)
+
+
+# How early a job starts, the higher the earlier: artefacts as soon as their records are there, then the runs of the
+# first figures with the data in between, then training, and last the other toy runs, short jobs that fill what is left.
+ARTEFACT_PRIORITY, DATA_PRIORITY, TRAIN_PRIORITY = 20, 5, 1
+
+
 def toy_priority(wildcards):
-    """How early a run starts: the higher, the earlier."""
     run = (wildcards.env, wildcards.method)
-    return len(FIRST_RUNS) - FIRST_RUNS.index(run) if run in FIRST_RUNS else 0
+    return 2 * (len(FIRST_RUNS) - FIRST_RUNS.index(run)) if run in FIRST_RUNS else 0
 
 
 def content_hash(files):
@@ -39,14 +88,15 @@ def content_hash(files):
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files))).hexdigest()[:12]
 
 
-# What figures and tables depend on besides records: the code that makes them and the paper's numbers.
-# Modules that run checks, move files or watch the pipeline are no part of it.
+# What artefacts depend on besides records: the code that makes them, the paper's numbers, the claims and settings that
+# they quote. Modules that run checks, move files or watch the pipeline are no part of it.
 ANALYSIS_CODE = content_hash(
     path
-    for folder in ("packages/pcbf-analysis/src/pcbf_analysis", "data/paper")
+    for folder in ("packages/pcbf-analysis/src/pcbf_analysis", "data/paper", "config")
     for path in (ROOT / folder).rglob("*.*")
-    if path.suffix in {".py", ".html", ".css", ".js", ".csv"}
-    and path.stem not in {"settings", "provenance", "publish", "progress", "theory_checks"}
+    if path.suffix in {".py", ".html", ".css", ".js", ".csv", ".yaml", ".tsv"}
+    and path.parent.name != "schemas"
+    and path.stem not in {"settings", "control", "campaign", "scheduler", "provenance", "publish", "progress", "theory_checks"}
 )
 
 
@@ -54,3 +104,10 @@ wildcard_constraints:
     scale="|".join(SCALES),
     env="|".join(ENVIRONMENTS),
     method="|".join(METHODS),
+    task="|".join(PLAN.sheets.tasks),
+    dataset="|".join({task.dataset for task in PLAN.sheets.tasks.values()}),
+    group="seeds[0-9-]+",
+    weight="[0-9.e-]+",
+    episodes="[0-9]+",
+    length="[0-9]+",
+    seed="[0-9]+",

@@ -1,68 +1,141 @@
-# Figures, tables, manifest and report, all made from records. They cost seconds, so that any change of the
-# analysis code makes them again; nothing here trains.
+# Pictures of the tasks, then figures, tables, claims, manifest and report, all made from records. They cost seconds, so
+# that any change of the analysis code makes them again; nothing here trains.
 
 W1 = "results/{scale}/toy/w1.csv"
 LOSS_STD = "results/{scale}/toy/loss_std.csv"
 CHECKS = "results/{scale}/theory/checks.csv"
+PICTURES = "results/{scale}/renders/rendered.txt"
+CLAIMS = expand("results/{{scale}}/claims.{format}", format=["csv", "md"])
 
-# Which records each artefact is made from, by the paper's labels.
+# Artefacts by the paper's labels, in groups that one process makes from the same records: paths, or `control_runs` and
+# `ablation_runs` for the training runs of the scale.
 FIGURES = {
-    "flowmap_combined": toy_runs(methods=["pcbf"]),
-    "toy_cdf_comparison": [W1, *toy_runs(methods=["pcbf", "value_flows"])],
-    "toy_sen": [W1],
-    "var-reduction": [LOSS_STD],
-    "hyper_abla": [W1],
-    "cdf_comparison": [W1, *toy_runs(methods=["pcbf", "value_flows"])],
-    "flowmap_mc": toy_runs(["chain"], ["pcbf"]),
-    "residual": toy_runs(["solitaire"], ["pcbf", "pcbf-independent"]),
+    "residual": (["residual"], toy_runs(["solitaire"], ["pcbf", "pcbf-independent"])),
+    "flows": (["flowmap_combined", "flowmap_mc", "flow_chain", "pcbf-architecture"], toy_runs(methods=["pcbf"])),
+    "distances": (
+        ["toy_cdf_comparison", "cdf_comparison", "toy_sen", "hyper_abla", "var-reduction"],
+        [W1, LOSS_STD, *toy_runs(methods=["pcbf", "value_flows"])],
+    ),
+    "control": (["performance_profiles"], [control_runs]),
+    "ablations": (["ablations"], [ablation_runs]),
+    "pictures": (["ogbench"], [PICTURES]),
 }
 TABLES = {
-    "toy_w1": [W1],
-    "toy_w1_sweep": [W1],
-    "theory_checks": [CHECKS],
+    "toy": (["toy_w1", "toy_w1_sweep", "theory_checks"], [W1, CHECKS]),
+    "control": (
+        [
+            "aggregated",
+            "fullogbench_comparison",
+            "control_suite",
+            "probability_of_improvement",
+            "performance_profiles",
+            "cost",
+            "hyperparameters",
+            "domain_hyperparameters",
+        ],
+        [control_runs],
+    ),
+    "comparison": (["paper_comparison"], [W1, control_runs]),
 }
-RECORDS = expand("results/{{scale}}/{name}", name=record_names())
+ANIMATED = ["flow_chain"]
+RECORDS = [*expand("results/{{scale}}/{name}", name=fixed_names()), control_runs, ablation_runs, PICTURES]
 
 
-rule figure:
-    input:
-        lambda w: expand(FIGURES[w.label], scale=w.scale),
+def figure_files(labels, formats=("pdf", "png", "svg")):
+    """Paths of figures; the scale stays open."""
+    endings = {label: ["gif"] if label in ANIMATED else formats for label in labels}
+    return [f"results/{{scale}}/figures/{label}.{ending}" for label in labels for ending in endings[label]]
+
+
+def table_files(labels, formats=("csv", "tex", "md")):
+    """Paths of tables; the scale stays open."""
+    return expand("results/{{scale}}/tables/{label}.{ending}", label=labels, ending=formats)
+
+
+def labels_of(groups):
+    return [label for labels, _ in groups.values() for label in labels]
+
+
+rule render:
     output:
-        multiext("results/{scale}/figures/{label}", ".pdf", ".png", ".svg"),
+        "results/{scale}/renders/rendered.txt",
     log:
-        "results/{scale}/logs/figures/{label}.log",
-    wildcard_constraints:
-        label="|".join(FIGURES),
-    priority: 20
+        "results/{scale}/logs/render.log",
+    params:
+        tasks=lambda w: SETTINGS[w.scale]["renders"],
+        folder="results/{scale}/renders",
+        render="python -m pcbf_baselines.renders",
+    shell:
+        # without OpenGL there are no pictures, which is no reason to stop
+        "({params.render} {params.tasks} --out {params.folder:q}"
+        " || {params.render} {params.tasks} --out {params.folder:q} --sizes-only"
+        " || echo 'not everything could be rendered') > {log:q} 2>&1"
+        " && (cd {params.folder:q} && find . -name '*.png' -o -name '*.json' | sort) > {output:q}"
+
+
+for name, (labels, entries) in FIGURES.items():
+
+    rule:
+        name:
+            f"figures_{name}"
+        input:
+            made_from(entries),
+        output:
+            figure_files(labels),
+        log:
+            f"results/{{scale}}/logs/figures/{name}.log",
+        priority: ARTEFACT_PRIORITY
+        localrule: True
+        params:
+            labels=labels,
+            code=ANALYSIS_CODE,
+        shell:
+            "pcbf-figure {params.labels} --results results/{wildcards.scale} > {log:q} 2>&1"
+
+
+for name, (labels, entries) in TABLES.items():
+
+    rule:
+        name:
+            f"tables_{name}"
+        input:
+            made_from(entries),
+        output:
+            table_files(labels),
+        log:
+            f"results/{{scale}}/logs/tables/{name}.log",
+        priority: ARTEFACT_PRIORITY
+        localrule: True
+        params:
+            labels=labels,
+            code=ANALYSIS_CODE,
+        shell:
+            "pcbf-table {params.labels} --results results/{wildcards.scale} > {log:q} 2>&1"
+
+
+rule claims:
+    input:
+        made_from(RECORDS),
+    output:
+        CLAIMS,
+    log:
+        "results/{scale}/logs/claims.log",
+    priority: ARTEFACT_PRIORITY
+    localrule: True
     params:
         code=ANALYSIS_CODE,
     shell:
-        "pcbf-figure {wildcards.label} --results results/{wildcards.scale} > {log:q} 2>&1"
-
-
-rule table:
-    input:
-        lambda w: expand(TABLES[w.label], scale=w.scale),
-    output:
-        multiext("results/{scale}/tables/{label}", ".csv", ".tex", ".md"),
-    log:
-        "results/{scale}/logs/tables/{label}.log",
-    wildcard_constraints:
-        label="|".join(TABLES),
-    priority: 20
-    params:
-        code=ANALYSIS_CODE,
-    shell:
-        "pcbf-table {wildcards.label} --results results/{wildcards.scale} > {log:q} 2>&1"
+        "pcbf-claims --results results/{wildcards.scale} > {log:q} 2>&1"
 
 
 rule manifest:
     input:
-        RECORDS,
+        made_from(RECORDS),
     output:
         "results/{scale}/manifest.json",
     log:
         "results/{scale}/logs/manifest.log",
+    localrule: True
     params:
         settings=lambda w: compact_json(SETTINGS[w.scale]),
     shell:
@@ -71,15 +144,31 @@ rule manifest:
 
 rule report:
     input:
-        RECORDS,
+        made_from(RECORDS),
+        CLAIMS,
         "results/{scale}/manifest.json",
-        expand("results/{{scale}}/figures/{label}.svg", label=FIGURES),
-        expand("results/{{scale}}/tables/{label}.csv", label=TABLES),
+        figure_files(labels_of(FIGURES), ["svg"]),
+        table_files(labels_of(TABLES), ["csv"]),
     output:
         "results/{scale}/report/index.html",
     log:
         "results/{scale}/logs/report.log",
+    localrule: True
     params:
         code=ANALYSIS_CODE,
     shell:
         "pcbf-report --results results/{wildcards.scale} > {log:q} 2>&1"
+
+
+# What `all` makes of the chosen scale besides its training runs.
+EVERYTHING = inputs_of(
+    [
+        *RECORDS,
+        *CLAIMS,
+        "results/{scale}/manifest.json",
+        "results/{scale}/report/index.html",
+        *figure_files(labels_of(FIGURES)),
+        *table_files(labels_of(TABLES)),
+    ],
+    SCALE,
+)

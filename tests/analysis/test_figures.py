@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import shutil
@@ -14,14 +15,35 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from PIL import Image
 
 from pcbf_analysis import artefacts, cli_artefacts, theme
-from pcbf_analysis.figures import common, flowmap_mc
-from pcbf_analysis.records import FlowRecord, Results, Setting, chosen_coefficient
+from pcbf_analysis.figures import ablations, common, flow_chain, flowmap_mc, ogbench, pcbf_architecture
+from pcbf_analysis.records import FlowRecord, RecordError, Results, Setting, chosen_coefficient
 from pcbf_core.mrp import MRPS
+
+from .run_fixtures import CUBE, CUBE_2, PEN, write_run, write_runs
 
 LABELS = list(artefacts.FIGURES)
 ALL_SETTINGS = [Setting(env, state) for env, process in MRPS.items() for state in process.live_states]
+
+
+@pytest.fixture(scope="session")
+def whole(complete: Results, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """The complete toy records with control runs, an ablation and pictures of the tasks; do not write into it."""
+    root = tmp_path_factory.mktemp("whole") / "results"
+    shutil.copytree(complete.root, root)
+    for method, score in (("iql", 30.0), ("value_flows", 50.0), ("pcbf", 60.0)):
+        write_runs(root, CUBE, method, [score, score + 10])
+    for weight, score in ((0.0, 40.0), (0.4, 60.0), (0.99, 20.0)):
+        for task in (CUBE_2, PEN):
+            write_runs(root / "ablations" / f"control_weight={weight:g}", task, "pcbf", [score, score + 10])
+    for task in ogbench.TASKS:
+        is_single = task in ogbench.ADROIT_TASKS.values()
+        picture = Image.fromarray(np.full((20, 20 if is_single else 40, 3), 90, np.uint8))
+        (root / "renders").mkdir(exist_ok=True)
+        picture.save(root / "renders" / f"{task}.png")
+    return Results(root, complete.paper)
 
 
 def draw(label: str, results: Results) -> Figure:
@@ -93,8 +115,12 @@ def test_method_names_colours_and_order_live_in_one_place() -> None:
     assert theme.method_order("something else") == len(theme.METHODS)
 
 
-def test_the_registry_names_the_records_each_figure_reads(complete: Results) -> None:
+def test_the_registry_names_the_records_each_figure_reads(whole: Results) -> None:
     assert set(LABELS) == {
+        "pcbf-architecture",
+        "ablations",
+        "ogbench",
+        "performance_profiles",
         "flowmap_combined",
         "flowmap_mc",
         "toy_cdf_comparison",
@@ -104,19 +130,21 @@ def test_the_registry_names_the_records_each_figure_reads(complete: Results) -> 
         "var-reduction",
         "residual",
     }
-    for artefact in artefacts.FIGURES.values():
-        assert all((complete.root / name).exists() for name in artefact.inputs), artefact.label
+    for artefact in artefacts.of_kind("figure").values():
+        assert all((whole.root / name).exists() for name in artefact.inputs), artefact.label
         assert len(artefact.caption) > 100
 
 
 @pytest.mark.parametrize("label", LABELS)
-def test_whole_records_leave_no_panel_empty(label: str, complete: Results) -> None:
-    assert panels_without_records(draw(label, complete)) == 0
+def test_whole_records_leave_no_panel_empty(label: str, whole: Results) -> None:
+    assert panels_without_records(draw(label, whole)) == 0
 
 
 @pytest.mark.parametrize(
     ("label", "in_partial", "in_empty"),
     [
+        ("pcbf-architecture", 0, 3),
+        ("ablations", 6, 6),  # the paper's tasks
         ("flowmap_combined", 2, 4),  # the chain's two states
         ("flowmap_mc", 18, 18),
         ("toy_cdf_comparison", 1, 3),
@@ -176,6 +204,77 @@ def test_the_chain_figure_states_its_choice_of_states(complete: Results) -> None
 def test_the_flow_maps_use_the_papers_ranges(complete: Results) -> None:
     flows = draw("flowmap_combined", complete).axes[::2]
     assert [axes.get_ylim() for axes in flows] == [(-4, 10), (-3, 3), (-5, 25), (-5, 25)]
+
+
+def test_shared_noise_paths_keep_the_source_and_bellmans_end_and_the_others_do_not() -> None:
+    noise, successor_return = np.array([-1.0, 0.0, 2.0]), np.array([0.5, 1.0, 1.5])
+    reward, discount = pcbf_architecture.REWARD, MRPS["bernoulli"].discount
+    current, successor = pcbf_architecture.shared_noise(noise, successor_return)
+    np.testing.assert_allclose(current[0], noise, atol=1e-6)
+    np.testing.assert_allclose(successor[0], noise, atol=1e-6)
+    np.testing.assert_allclose(current[-1], reward + discount * successor[-1], atol=1e-6)
+    shifted, _ = pcbf_architecture.source_inconsistent(noise, successor_return)
+    np.testing.assert_allclose(shifted[0], reward + discount * noise, atol=1e-6)
+    np.testing.assert_allclose(shifted[-1], current[-1], atol=1e-6)
+    apart, other = pcbf_architecture.uncoupled(noise, successor_return)
+    np.testing.assert_allclose(apart[0], noise, atol=1e-6)
+    assert not np.allclose(other[0], noise)
+
+
+def test_the_ablation_marks_the_best_weight_and_names_what_is_missing(whole: Results) -> None:
+    figure = draw("ablations", whole)
+    assert [axes.get_title() for axes in figure.axes] == ["cube-double-play-task2", "pen-cloned"]
+    stars = [line for axes in figure.axes for line in axes.lines if line.get_marker() == "*"]
+    assert [np.asarray(star.get_xdata()).item() for star in stars] == [0.4, 0.4]
+    np.testing.assert_allclose([np.asarray(star.get_ydata()).item() for star in stars], 65.0)
+    note = figure.legends[0].get_title().get_text()
+    assert note.startswith(f"{theme.NO_RECORDS}: scene-play-task2, ")
+    assert "hammer-expert" in note
+    assert "cube-double" not in note
+    assert figure.axes[1].get_ylabel() == "normalised return"
+
+
+def test_diverged_and_local_runs_are_named(empty: Results) -> None:
+    for seed, status in enumerate(("finished", "diverged")):
+        folder = empty.root / "ablations" / "control_weight=0.5"
+        write_run(folder, CUBE, "pcbf", seed, [[40]], source="local", status=status)  # type: ignore[arg-type]
+    axes = draw("ablations", empty).axes[0]
+    assert axes.get_title() == "cube-double-play-task1, local"
+    assert [text.get_text() for text in axes.texts] == ["1 of 2 runs diverged"]
+    assert ablations.INPUTS == ("ablations",)
+
+
+def test_a_task_without_a_picture_is_named_and_a_broken_picture_refused(empty: Results) -> None:
+    figure = draw("ogbench", empty)
+    assert len(figure.axes) == 10
+    assert all(axes.texts[0].get_text() == "not rendered yet" for axes in figure.axes)
+    (empty.root / "renders").mkdir()
+    (empty.root / ogbench.INPUTS[0]).write_bytes(b"no picture")
+    with pytest.raises(RecordError, match="is not a png"):
+        draw("ogbench", empty)
+
+
+def test_the_animation_ends_with_the_particles_at_their_returns(complete: Results) -> None:
+    record = complete.toy("chain", "pcbf")
+    assert record is not None
+    assert record.flow is not None
+    figure = Figure()
+    particles = flow_chain.Particles(figure.subplots(), record.flow, 4)
+    particles.move(1.0)
+    ends = np.asarray(particles.dots.get_offsets())
+    np.testing.assert_allclose(np.sort(ends[:, 0]), np.sort(record.flow.paths[4, -1]), rtol=1e-5)
+    np.testing.assert_allclose(ends[:, 1], 1)
+
+
+def test_the_animation_is_small_moves_and_is_the_same_twice(complete: Results, empty: Results) -> None:
+    artefact = artefacts.ANIMATIONS["flow_chain"]
+    first, second = (artefact.render(complete)["gif"] for _ in range(2))
+    assert first == second
+    assert len(first) < 2_000_000
+    with Image.open(io.BytesIO(first)) as picture:
+        assert picture.n_frames == flow_chain.NUM_MOVES  # type: ignore[attr-defined]
+    with Image.open(io.BytesIO(artefact.render(empty)["gif"])) as picture:
+        assert getattr(picture, "n_frames", 1) == 1  # it says that there are no records
 
 
 def test_the_command_lists_figures_and_suggests_the_nearest(empty: Results, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
+import html
+import io
+import json
 import re
 import shutil
 import subprocess
 from collections.abc import Callable
 from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
 
+import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
-from pcbf_analysis import artefacts, cli_artefacts, report, tables
+from pcbf_analysis import artefacts, claims, cli_artefacts, report, tables
 from pcbf_analysis.records import Results
 
-PIXEL = bytes.fromhex(  # a white png of one pixel
-    "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de"
-    "0000000c49444154789c63f8ffff3f0005fe02fe0def46b80000000049454e44ae426082"
-)
-VOID = {"meta", "link", "img", "br"}
+from .run_fixtures import CUBE, LAPTOP_TASK, write_run
+
+
+def picture(file_format: str, size: tuple[int, int] = (3, 2)) -> bytes:
+    """A small white picture."""
+    buffer = io.BytesIO()
+    Image.new("RGB", size, "white").save(buffer, format=file_format)
+    return buffer.getvalue()
+
+
+def write_pictures(results: Results) -> None:
+    """A picture in place of every figure."""
+    for artefact in artefacts.of_kind("figure").values():
+        name = "png" if "png" in artefact.formats else "gif"
+        artefacts.write_atomically(artefacts.output_path(results.root, artefact, name), picture(name))
+
+
+VOID = {"meta", "link", "img", "br", "polyline"}
 
 
 class Page(HTMLParser):
@@ -57,8 +77,7 @@ def set_pcbf_w1(results: Results, value: float) -> None:
 
 def test_the_page_is_well_formed_accessible_and_alone(build: Callable[..., Results]) -> None:
     results = build(environments=["bernoulli"], num_levels=20)
-    for artefact in artefacts.FIGURES.values():
-        artefacts.write_atomically(artefacts.output_path(results.root, artefact, "png"), PIXEL)
+    write_pictures(results)
     text = report.render(results)
     page = Page(text)
     assert page.open == []
@@ -66,9 +85,9 @@ def test_the_page_is_well_formed_accessible_and_alone(build: Callable[..., Resul
     names = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(names) == len(set(names))
     images = page.all("img")
-    assert len(images) == len(artefacts.FIGURES)
-    assert all(image["alt"] and (image["src"] or "").startswith("data:image/png;base64,") for image in images)
-    assert all((image["width"], image["height"]) == ("1", "1") for image in images)
+    assert len(images) == len(artefacts.of_kind("figure"))
+    assert all(image["alt"] and re.match("data:image/(png|gif);base64,", image["src"] or "") for image in images)
+    assert all((image["width"], image["height"]) == ("3", "2") for image in images)
     assert not page.all("script")[0]
     assert not re.search(r"https?://|url\(|@import", text)
     for link in page.all("a"):
@@ -83,10 +102,10 @@ def test_the_page_is_well_formed_accessible_and_alone(build: Callable[..., Resul
 
 def test_every_figure_and_table_comes_with_caption_and_command(complete: Results) -> None:
     text = plain(report.render(complete)).replace("&#39;", "'")
-    for artefact in (*artefacts.FIGURES.values(), *artefacts.TABLES.values()):
+    for artefact in (*artefacts.of_kind("figure").values(), *artefacts.TABLES.values()):
         assert artefact.caption in text
         assert f"{artefact.command} {artefact.label} --results " in text
-    assert text.count("Not made yet.") == len(artefacts.FIGURES)  # no picture was drawn in this folder
+    assert text.count("Not made yet.") == len(artefacts.of_kind("figure"))  # no picture was drawn in this folder
 
 
 @pytest.mark.parametrize(
@@ -122,7 +141,7 @@ def test_settings_without_records_leave_the_verdict_open(partial: Results, empty
     assert "Without records: Discrete Monte Carlo chain, s = 1;" in text
     assert "Toy runs present: 4 of 9." in text
     nothing = plain(report.render(empty))
-    assert nothing.count("undecided") == 2
+    assert nothing.count("undecided PCBF’s mean W1") == nothing.count("undecided Every check") == 1
     assert "Toy runs present: 0 of 9." in nothing
     assert "No manifest.json in this folder yet." in nothing
 
@@ -168,6 +187,54 @@ def test_cells_sort_by_value_and_missing_ones_last() -> None:
     assert report.cell_view("PCBF", "PCBF", words)["key"] == "PCBF"
 
 
+def test_claims_stand_on_the_page_with_counts_and_evidence(complete: Results) -> None:
+    text, findings = report.render(complete), claims.decide(complete)
+    page = plain(text)
+    for verdict, count in claims.counts(findings).items():
+        assert f"{verdict} ({count})" in page
+        assert text.count(f'<tr data-verdict="{verdict}"') == count
+    assert 'href="../theory/checks.csv"' in text
+    assert all(f'id="claim-{finding.claim.id}"' in text for finding in findings)
+
+
+def test_every_run_can_be_looked_at(build: Callable[..., Results]) -> None:
+    results = build(environments=[])
+    record = write_run(results.root, CUBE, "pcbf", 0, [[0, 100], [100, 100]], num_final=2, source="local")
+    write_run(results.root, CUBE, "pcbf", 1, [[0, 0]], status="diverged")
+    write_run(results.root, LAPTOP_TASK, "iql", 0, [[0, 100]], agent={"expectile": 0.9})
+    text = report.render(results)
+    page = plain(text)
+    assert "Control runs present: 3." in page
+    assert "cube-double-play-task1 : 2 runs, local, official data" in page
+    assert record.config_hash[:12] in page
+    assert "500: 50.0; 1000: 100.0" in page  # the evaluations behind the curve
+    assert "0 100 | 100 100" in page  # the episodes behind the score
+    assert "diverged: critic loss became nan" in page
+    assert "&#34;expectile&#34;: 0.9" in text
+    assert f"{LAPTOP_TASK}, official" in page  # among the datasets
+
+
+def test_curves_and_hashes_by_hand() -> None:
+    assert report.curve_points([5.0]) == ""
+    assert report.curve_points([0.0, 50.0, 100.0]) == "2.0,16.0 36.0,9.0 70.0,2.0"
+    assert report.dataset_hash({}) == ""
+    assert len(report.dataset_hash({"files": {"a": "1"}})) == 64
+    assert report.dataset_hash({"files": {"a": "1"}}) != report.dataset_hash({"files": {"a": "2"}})
+
+
+def test_pictures_on_the_page_are_light_and_look_the_same() -> None:
+    random = np.random.default_rng(0)
+    colours = random.integers(0, 255, (12, 3), dtype=np.uint8)
+    blocks = np.repeat(np.repeat(colours[random.integers(0, 12, (9, 9))], 8, 0), 8, 1)
+    buffer = io.BytesIO()
+    Image.fromarray(blocks).convert("RGBA").save(buffer, format="png")
+    light = report.light_png(buffer.getvalue())
+    assert len(light) < len(buffer.getvalue())
+    with Image.open(io.BytesIO(light)) as shown:
+        np.testing.assert_array_equal(np.asarray(shown.convert("RGB")), blocks)
+    assert report.picture_size(light) == (72, 72)
+
+
 SORTING = """
 const row = (...keys) => ({ cells: keys.map((key) => ({ dataset: { key } })) });
 const heading = () => ({
@@ -180,7 +247,7 @@ const headings = [heading(), heading()];
 const body = { rows: [row("b", "10"), row("a", ""), row("c", "-2e-7"), row("d", "9.5")],
                append(...rows) { this.rows = rows; } };
 const table = { tHead: { rows: [{ cells: headings }] }, tBodies: [body] };
-globalThis.document = { querySelectorAll: () => [table] };
+globalThis.document = { querySelectorAll: (name) => (name === "table.sortable" ? [table] : []) };
 const press = (column) => {
   headings[column].listeners.forEach((f) => f());
   console.log(headings.map((h) => h.sort).join(","), body.rows.map((r) => r.cells[0].dataset.key).join(""));
@@ -199,3 +266,102 @@ def test_pressing_headings_sorts_rows(empty: Results) -> None:
         "ascending, abcd",
         "descending, dcba",
     ]
+
+
+# --- in a browser --------------------------------------------------------------------------------------------------
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr"),
+)
+WATCH = """<script>
+globalThis.faults = [];
+addEventListener("error", (event) => faults.push(String(event.message || event.target.src || event.target.href)), true);
+console.error = (...words) => faults.push(words.join(" "));
+</script>"""
+PROBE = """<script>
+addEventListener("load", () => {
+  const keys = (table, column) => [...table.tBodies[0].rows].map((row) => row.cells[column].dataset.key);
+  const w1 = document.querySelector("#table-toy_w1 table");
+  const column = [...w1.tHead.rows[0].cells].findIndex((cell) => cell.textContent.startsWith("W1"));
+  const press = () => { w1.tHead.rows[0].cells[column].querySelector("button").click(); return keys(w1, column); };
+  const rising = press(), falling = press();
+  const rows = [...document.querySelectorAll("#claims-table tbody tr")];
+  const shown = () => rows.filter((row) => row.offsetParent !== null);
+  const all = shown().length;
+  document.querySelector('[data-filter] [data-verdict="fails"]').click();
+  const failing = shown().map((row) => row.dataset.verdict);
+  document.querySelector('[data-choose="holds"]').click();
+  const holding = shown().map((row) => row.dataset.verdict);
+  document.querySelector('[data-filter] [data-verdict=""]').click();
+  const found = {
+    faults, rising, falling, all, failing, holding, restored: shown().length,
+    pictures: [...document.images].map((image) => image.complete && image.naturalWidth > 0),
+    links: [...document.querySelectorAll("a[href]")].map((link) => link.getAttribute("href")),
+    ids: [...document.querySelectorAll("[id]")].map((element) => element.id),
+    background: getComputedStyle(document.body).backgroundColor,
+    overflow: document.documentElement.scrollWidth - innerWidth,
+  };
+  const output = document.createElement("pre");
+  output.id = "found";
+  output.textContent = JSON.stringify(found);
+  document.body.append(output);
+});
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def browse(complete: Results, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict]:
+    """A function that opens the report in a browser, uses it, and gives what it found."""
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium on the PATH to open the page")
+    root = tmp_path_factory.mktemp("page") / "results"
+    shutil.copytree(complete.root, root)
+    results = Results(root, complete.paper)
+    write_run(root, CUBE, "pcbf", 0, [[0, 100], [100, 100]], num_final=2, source="local")
+    write_pictures(results)
+    claims.write(results, claims.decide(results), "results")
+    page = report.write(results)
+    text = page.read_text(encoding="utf-8")
+    page.write_text(text.replace("<head>", f"<head>{WATCH}").replace("</body>", f"{PROBE}</body>"), encoding="utf-8")
+
+    def look(width: int, *flags: str) -> dict:
+        profile = tmp_path_factory.mktemp("profile")
+        command = [CHROMIUM, *FLAGS, *flags, f"--window-size={width},900", f"--user-data-dir={profile}", "--dump-dom"]
+        done = subprocess.run([*command, page.as_uri()], capture_output=True, text=True, timeout=300, check=True)
+        assert "CONSOLE" not in done.stderr, done.stderr
+        found = re.search(r'<pre id="found">(.*?)</pre>', done.stdout, flags=re.DOTALL)
+        assert found, done.stderr[-2000:]
+        return {**json.loads(html.unescape(found.group(1))), "folder": page.parent}
+
+    return look
+
+
+@pytest.mark.slow
+def test_the_page_works_in_a_browser(browse: Callable[..., dict]) -> None:
+    found = browse(1280)
+    assert found["faults"] == []
+    assert len(found["pictures"]) == len(artefacts.of_kind("figure"))
+    assert all(found["pictures"])
+    numbers = [float(key) for key in found["rising"] if key]
+    assert numbers == sorted(numbers)
+    assert [float(key) for key in found["falling"] if key] == sorted(numbers, reverse=True)
+    assert set(found["failing"]) == {"fails"}
+    assert set(found["holding"]) == {"holds"}
+    assert found["restored"] == found["all"] > len(found["failing"]) + len(found["holding"])
+    assert found["background"] == "rgb(255, 255, 255)"
+    for link in found["links"]:
+        address, _, anchor = link.partition("#")
+        if address:
+            assert (Path(found["folder"]) / unquote(address)).exists(), link
+        else:
+            assert anchor in found["ids"], link
+
+
+@pytest.mark.slow
+def test_the_page_fits_a_phone_and_the_night(browse: Callable[..., dict]) -> None:
+    found = browse(390, "--blink-settings=preferredColorScheme=0")
+    assert found["faults"] == []
+    assert found["overflow"] <= 0  # wide tables and figures scroll inside their own frames
+    assert found["background"] == "rgb(18, 22, 27)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pcbf_baselines.datasets import Scaling, adroit, load, load_task, prepare, return_range
+from pcbf_baselines.datasets import Scaling, adroit, load, load_task, prepare, return_range, verify
 from pcbf_baselines.datasets.download import DatasetError
 from pcbf_baselines.datasets.pixels import FrameDataset, HostFrames, augment, frame_index, random_shift, stack_frames
 from pcbf_baselines.datasets.rows import Rows, summarise
 from pcbf_baselines.datasets.tasks import find_task
 from pcbf_baselines.datasets.verify import check_rows, failed, table
+from pcbf_baselines.registry import make_agent
 from pcbf_baselines.wrappers import corrected_reward, hand_distance, is_dropped
 from pcbf_core.learner import LearnerState
 from pcbf_core.training import train_chunk
@@ -198,6 +200,9 @@ def test_streaming_from_the_host_is_the_same_run(monkeypatch):
     _, host = HostFrames(dataset).train(learner, states, keys, 3, num_steps=5, batch_size=4)
     np.testing.assert_allclose(host["value"], device["value"], rtol=1e-6)
     assert host["value"].shape == (2, 5)
+    learner.action_reuse = 2
+    with pytest.raises(ValueError, match="stream from the host"):
+        HostFrames(dataset).train(learner, states, keys, 3, num_steps=5, batch_size=4)
 
 
 def test_large_image_sets_stay_on_the_host():
@@ -260,21 +265,149 @@ def test_transitions_without_a_next_action_are_left_out_only_when_it_is_asked_fo
     assert (low, high) == (2 * info.reward_range[0], 2 * info.reward_range[1])
 
 
+def test_what_follows_a_fall_of_the_pen_is_left_out():
+    observations = np.ones((6, 45))
+    observations[3:, 26] = 0.05  # on the table after the third step
+    ends = np.zeros(5, bool)
+    episode = SimpleNamespace(
+        observations=observations, actions=np.ones((5, 24)), rewards=np.arange(5.0), terminations=ends
+    )
+    rows = adroit._join([adroit._episode_rows("pen", episode, False)])
+    assert rows.num_transitions == 3 and rows.terminal.tolist() == [0, 0, 1, 0]
+    assert rows.reward[:3].tolist() == [0, 1, 2] and rows.is_last.tolist() == [False] * 3 + [True]
+    other = adroit._join([adroit._episode_rows("", episode, False)])
+    assert other.num_transitions == 5 and not other.terminal.any()
+
+
+# --- the end of a trajectory, for settings that imitate the paper's repository ------------------------
+
+
+@pytest.mark.parametrize("next_actions", [False, True])
+def test_the_last_transition_that_is_kept_ends_the_trajectory(next_actions):
+    """Without the action of closing rows, asking for next actions leaves out each episode's last transition."""
+    part = adroit._episode_rows("door", door_episode(-1.0), False)
+    rows = adroit._join([part, part])
+    kept = rows.transition_rows(next_actions=next_actions)
+    ends = np.flatnonzero(rows.transitions(kept, next_actions=next_actions).trajectory_end)
+    assert ends.tolist() == ([18, 37] if next_actions else [19, 39])
+
+
+def test_released_pcbf_ends_returns_with_trajectories_on_all_sources(point_data, tiny):
+    """As released, goal states go on bootstrapping and the ends of recordings do not."""
+    task, rows = find_task(VISUAL), frame_rows()
+    info = summarise(task.dataset, rows, "local", {}, {})
+    images = prepare(task, rows, info, discount=0.9)
+    on_host = prepare(task, rows, info, discount=0.9, memory_budget=1000)
+    part = adroit._episode_rows("door", door_episode(-1.0), False)
+    hands = adroit._join([part, part])
+    door = prepare(find_task("door-expert-v1"), hands, summarise("d", hands, "local", {}, {}), discount=0.9)
+    point = load_task(POINT, data_dir=point_data)
+    key = jax.random.key(0)
+    batches = {
+        "point": (point, point.source.sample(key, 16)),
+        "images": (images, images.source.sample(key, 16)),
+        "host": (on_host, jax.tree.map(jnp.asarray, on_host.source.gather(np.arange(5)))),
+        "door": (door, door.source.sample(key, 64)),
+    }
+    for name, (loaded, batch) in batches.items():
+        assert batch.trajectory_end.max() == 1 and batch.trajectory_end.min() == 0, name
+        agent: Any = make_agent("pcbf", loaded.spec, {**tiny["pcbf"], "variant": "released"})
+        state = jax.eval_shape(agent.init, key)
+        prepared = agent.prepare(state, batch, key)
+        assert (prepared.terminal == batch.trajectory_end).all() and (prepared.next_action == batch.action).all()
+        new, metrics = jax.eval_shape(agent.update, state, batch, key)
+        assert metrics["critic_loss"].shape == () and jax.tree.structure(new) == jax.tree.structure(state)
+
+
 # --- verify -----------------------------------------------------------------------------------------
 
 
-def test_verify_passes_good_rows_and_names_what_is_wrong():
-    task, rows = find_task(VISUAL), frame_rows()
-    info = summarise(task.dataset, rows, "local", {}, {})
-    good = check_rows(task, rows, info)
-    assert not failed(good) and "transitions at success" in table(good)
-    bad = Rows(
-        observation=rows.observation.astype(np.float32),
-        action=np.where(rows.action > 0.5, np.nan, rows.action),
-        reward=np.where(rows.reward == -1, 0.5, rows.reward).astype(np.float32),
-        terminal=np.zeros_like(rows.terminal),
-        is_last=rows.is_last,
+def image_rows(num_episodes: int = 7) -> Rows:
+    """Episodes of three rows that begin somewhere else each; the last transition of each succeeds."""
+    rng = np.random.default_rng(0)
+    starts = rng.integers(0, 200, (num_episodes, 1, 64, 64, 3))
+    frames = (starts + np.arange(3)[None, :, None, None, None]).astype(np.uint8).reshape(-1, 64, 64, 3)
+    return Rows(
+        observation=frames,
+        action=rng.uniform(-0.9, 0.9, (3 * num_episodes, 5)).astype(np.float32),
+        reward=np.tile(np.array([-2, 0, -9], np.float32), num_episodes),
+        terminal=np.tile(np.array([0, 1, 0], np.float32), num_episodes),
+        is_last=np.tile([False, False, True], num_episodes),
         has_last_action=True,
     )
-    names = {check.name for check in failed(check_rows(task, bad, info))}
-    assert names >= {"observation type", "actions finite", "reward range", "terminal exactly at success"}
+
+
+def faults(task: str, rows: Rows, source: str = "local", largest: float = 1.0) -> set[str]:
+    """Names of the checks that fail."""
+    info = summarise("d", rows, source, {}, {"largest_action": largest})
+    return {check.name for check in failed(check_rows(find_task(task), rows, info))}
+
+
+def test_verify_passes_good_rows():
+    rows = image_rows()
+    info = summarise("d", rows, "local", {}, {"largest_action": 1.0})
+    checks = check_rows(find_task(VISUAL), rows, info)
+    assert not failed(checks) and "transitions at success" in table(checks)
+    assert "0.50000" in table(checks)  # of its transitions, one in two succeeds
+
+
+@pytest.mark.parametrize(
+    ("fault", "change"),
+    [
+        ("observation type", {"observation": image_rows().observation.astype(np.float32)}),
+        ("observation shape", {"observation": image_rows().observation[:, :32]}),
+        ("blank images", {"observation": np.tile(np.arange(21, dtype=np.uint8).reshape(21, 1, 1, 1), (1, 64, 64, 3))}),
+        ("actions finite", {"action": np.where(image_rows().action > 0.8, np.nan, image_rows().action)}),
+        ("action dimensions", {"action": image_rows().action[:, :4]}),
+        ("rewards finite", {"reward": np.where(image_rows().reward == -2, np.inf, image_rows().reward)}),
+        ("reward range", {"reward": image_rows().reward - 0.5}),
+        ("reward range", {"reward": image_rows().reward - 1}),
+        ("terminal exactly at success", {"terminal": np.zeros(21, np.float32)}),
+        ("terminal exactly at success", {"terminal": np.ones(21, np.float32)}),
+        ("terminal is 0 or 1", {"terminal": image_rows().terminal * 0.5}),
+        ("episode lengths", {"is_last": np.arange(21) % 3 == np.where(np.arange(21) < 18, 2, 0)}),
+        ("episodes closed", {"is_last": image_rows().is_last & (np.arange(21) < 20)}),
+        ("jump of observations at boundaries", {"is_last": np.arange(21) % 3 == 1}),  # off by one row
+    ],
+)  # fmt: skip
+def test_verify_names_what_is_wrong(fault, change):
+    assert fault in faults(VISUAL, replace(image_rows(), **change))
+
+
+def test_verify_wants_a_known_source_and_actions_inside_the_simulators_limits():
+    assert faults(VISUAL, image_rows(), source="somewhere") == {"source"}
+    assert faults(VISUAL, image_rows(), largest=1.5) == {"largest action coordinate"}
+    assert faults(VISUAL, image_rows(), largest=np.nan) == {"largest action coordinate"}
+
+
+def test_verify_knows_what_the_hands_can_earn():
+    def door(**change) -> set[str]:
+        part = adroit._episode_rows("door", door_episode(-1.0), False)
+        return faults("door-expert-v1", replace(adroit._join([part, part]), **change), largest=1.2)
+
+    assert not door()  # actions beyond 1 happen in D4RL
+    reward = np.full(42, 3.0, np.float32)
+    assert door(reward=np.where(np.arange(42) == 3, 25, reward)) == {"reward range"}
+    terminal = (np.arange(42) == 5).astype(np.float32)
+    assert door(terminal=terminal) == {"terminal only closes episodes", "terminal transitions"}
+
+
+def test_verify_compares_the_validation_file(tmp_path):
+    arrays = {"actions": np.zeros((3, 2), np.float32), "terminals": np.zeros(3, bool)}
+    np.savez(tmp_path / "train.npz", allow_pickle=False, **arrays)
+    np.savez(tmp_path / "val.npz", allow_pickle=False, actions=arrays["actions"][:1], terminals=arrays["terminals"][:1])
+    assert verify._validation_check(tmp_path / "train.npz", tmp_path / "val.npz").holds
+    np.savez(tmp_path / "val.npz", allow_pickle=False, actions=np.zeros((3, 5)), extra=np.zeros(3))
+    check = verify._validation_check(tmp_path / "train.npz", tmp_path / "val.npz")
+    assert not check.holds and check.found == "actions, extra, terminals"
+
+
+@pytest.mark.parametrize("change", [{"qpos": None}, {"actions": np.zeros((3, 2), np.float32)}])
+def test_file_without_what_rewards_need_is_named(point_data, tmp_path, change):
+    with np.load(point_data / "ogbench" / "pointmaze-medium-navigate-v0.npz") as stored:
+        arrays = {name: array for name, array in {**stored, **change}.items() if array is not None}
+    (tmp_path / "ogbench").mkdir()
+    for suffix in ("", "-val"):
+        np.savez(tmp_path / "ogbench" / f"pointmaze-medium-navigate-v0{suffix}.npz", allow_pickle=False, **arrays)
+    with pytest.raises(DatasetError, match=r"pointmaze-medium-navigate-v0\.npz is no OGBench file.*[Mm]ove it away"):
+        load(POINT, data_dir=tmp_path)

@@ -16,7 +16,7 @@ from pcbf_baselines.datasets import load, load_rows
 from pcbf_baselines.datasets.download import DatasetError, check_file, local_mark
 from pcbf_baselines.datasets.make_local import LocalSettings, make_local, policy_mean
 from pcbf_baselines.datasets.tasks import find_task
-from pcbf_baselines.datasets.verify import failed, verify
+from pcbf_baselines.datasets.verify import STATE_SHAPES, failed, verify
 from pcbf_baselines.wrappers import EnvironmentSpec, make_environment
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the simulators
@@ -95,6 +95,9 @@ def test_nothing_is_overwritten_silently(tmp_path):
     np.savez(file, observations=np.zeros(3))  # as if it were somebody's
     with pytest.raises(DatasetError, match="was not generated here"):
         make(POINT, tmp_path, overwrite=True)
+    file.write_bytes(file.read_bytes()[:-30])
+    with pytest.raises(DatasetError, match="truncated or corrupt .* move it away"):
+        make(POINT, tmp_path, overwrite=True)
 
 
 def test_point_walks_along_the_shortest_path(tmp_path):
@@ -134,10 +137,24 @@ def test_images_are_rendered_from_the_states_of_the_same_episodes(renders, tmp_p
     assert not failed(checks)
 
 
-@pytest.mark.skipif(not POLICIES.is_dir(), reason="no Adroit policy weights; set PCBF_ADROIT_POLICIES")
+def random_weights(folder: Path) -> Path:
+    """Folder with policies of random weights, in the form of trained ones; enough to make data."""
+    rng = np.random.default_rng(0)
+    for hand in ("pen", "door", "hammer", "relocate"):
+        dims, actions = STATE_SHAPES[hand]
+        sizes = {"w0": (8, dims), "b0": 8, "w1": (8, 8), "b1": 8, "w2": (actions, 8), "b2": actions}
+        arrays = {name: 0.3 * rng.standard_normal(size) for name, size in sizes.items()}
+        scales = {"in_shift": np.zeros(dims), "in_scale": np.ones(dims)}
+        scales |= {"out_shift": np.zeros(actions), "out_scale": np.ones(actions), "log_std": np.full(actions, -2.0)}
+        folder.mkdir(parents=True, exist_ok=True)
+        np.savez(folder / f"{hand}.npz", allow_pickle=False, **arrays, **scales)
+    return folder
+
+
 @pytest.mark.parametrize("task", ["door-expert-v1", "pen-cloned-v1"])
 def test_adroit_sets_load_through_minari(task, tmp_path):
-    settings = LocalSettings(2, 1, 25, policies=POLICIES)
+    policies = POLICIES if POLICIES.is_dir() else random_weights(tmp_path / "policies")
+    settings = LocalSettings(2, 1, 25, policies=policies)
     make(task, tmp_path, settings)
     checks, info = verify(task, tmp_path)
     assert not failed(checks) and info.is_local and info.num_episodes == 2
@@ -148,9 +165,18 @@ def test_adroit_sets_load_through_minari(task, tmp_path):
     assert (first.observation == second.observation).all() and (first.reward == second.reward).all()
     with pytest.raises(DatasetError, match="exists"):
         make(task, tmp_path, settings)
-    (tmp_path / "minari" / find_task(task).dataset / "data" / "main_data.hdf5").write_bytes(b"cut")
-    with pytest.raises(DatasetError, match="Move .* away or delete it"):
+    folder = tmp_path / "minari" / find_task(task).dataset
+    file, receipt = folder / "data" / "main_data.hdf5", folder / "pcbf.json"
+    file.write_bytes(file.read_bytes()[:-1000])
+    with pytest.raises(DatasetError, match="main_data.hdf5 is not the file .* Move .* away or delete it"):
         load(task, data_dir=tmp_path)
+    receipt.write_text("{")
+    with pytest.raises(DatasetError, match=r"pcbf\.json cannot be read"):
+        load(task, data_dir=tmp_path)
+    receipt.unlink()
+    with pytest.raises(DatasetError, match="truncated or corrupt"):
+        load(task, data_dir=tmp_path)
+    assert not receipt.exists()  # what cannot be read is not vouched for
 
 
 def test_policy_mean_is_a_tanh_network():

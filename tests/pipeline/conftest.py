@@ -8,15 +8,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from pcbf_analysis.control import ablation_jobs, control_jobs, load_sheets
 from pcbf_analysis.provenance import build_manifest, dump_json
-from pcbf_analysis.settings import ENVIRONMENTS, METHODS, load_scale, toy_job
+from pcbf_analysis.settings import ENVIRONMENTS, METHODS, Settings, load_scale, toy_job
+from pcbf_core.records import Evaluation, RunRecord, save_record
 
 REPOSITORY = Path(__file__).parents[2]
 PIPELINE = (
@@ -25,6 +27,8 @@ PIPELINE = (
     "config",
     "profiles",
     "dvc.yaml",
+    "data/dvc.yaml",
+    "results/dvc.yaml",
     ".dvc",
     ".dvcignore",
     ".gitignore",
@@ -84,8 +88,13 @@ def write_csv(path: Path, header: str, rows: Sequence[Sequence[Any]]) -> None:
     path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n", encoding="utf-8")
 
 
-def write_finished_scale(root: Path, scale: str = "smoke", *, shift: float = 0.0, noise_seed: int = 0) -> Path:
-    """A small finished results/<scale>: W1 near 0.3 + `shift`, disturbed by 0.02 of noise; figures as placeholders."""
+def write_finished_scale(
+    root: Path, scale: str = "smoke", *, shift: float = 0.0, score_shift: float = 0.0, noise_seed: int = 0
+) -> Path:
+    """A small finished results/<scale>, figures as placeholders.
+
+    W1 is near 0.3 + `shift`, disturbed by 0.02 of noise; scores are near 50 + `score_shift`, disturbed by 5.
+    """
     settings = load_scale(root / "config" / "scales" / f"{scale}.yaml")
     results = root / "results" / scale
     random = np.random.default_rng(noise_seed)
@@ -115,8 +124,40 @@ def write_finished_scale(root: Path, scale: str = "smoke", *, shift: float = 0.0
         ("bound", "s", "l", 1, 2, "<=", 1, True),
     ]
     write_csv(results / "theory" / "checks.csv", "id,statement,label,measured,expected,relation,margin,holds", checks)
-    for name in ("figures/residual.svg", "tables/toy_w1.csv", "report/index.html"):
+    write_runs(root, results, settings, 50 + score_shift + 5 * random.standard_normal(1000))
+    for name in ("figures/residual.svg", "tables/toy_w1.csv", "tables/cost.csv", "report/index.html"):
         (results / name).parent.mkdir(parents=True, exist_ok=True)
-        (results / name).write_text(f"{name} {shift} {noise_seed}\n", encoding="utf-8")
-    (results / "manifest.json").write_text(dump_json(build_manifest(results, settings)), encoding="utf-8")
+        (results / name).write_text(f"{name} {shift} {score_shift} {noise_seed}\n", encoding="utf-8")
+    manifest = build_manifest(results, settings, load_sheets(root))
+    (results / "manifest.json").write_text(dump_json(manifest), encoding="utf-8")
     return results
+
+
+def write_runs(root: Path, results: Path, settings: Settings, scores: Iterable[float]) -> None:
+    """Records of the training runs of a scale with these scores, what they cost, and a picture of a task."""
+    sheets, left = load_sheets(root), iter(scores)
+    for job in [*control_jobs(settings, sheets), *ablation_jobs(settings, sheets)]:
+        for name, seed in zip(job.records, job.seeds, strict=True):
+            score = next(left)
+            record = RunRecord(
+                task=job.task,
+                method=job.method,
+                seed=seed,
+                status="finished",
+                steps=20,
+                evaluations=(Evaluation(20, (score,), (0.0,), (1,), (0.0,)),),
+                num_final_evaluations=1,
+                config={"method_version": 1},
+                dataset={"source": "local"},
+                code={"commit": f"commit of {score}"},
+            )
+            save_record(results / name, record)
+        write_json(
+            results / f"{job.variant}cost/{job.task}/{job.method}/{job.group}.json", {"train_seconds": next(left)}
+        )
+    write_json(results / "renders/task.json", {"action_dim": 5})
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value), encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import signal
 import subprocess
 import sys
@@ -12,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from pcbf_analysis.control import load_plan
 from pcbf_analysis.progress import (
     COMPILE_WORK,
+    CONTROL_STEP_WORK,
     START_UP_WORK,
     Display,
     Job,
@@ -28,9 +29,8 @@ from pcbf_analysis.progress import (
     remaining_seconds,
     watch,
 )
-from pcbf_analysis.settings import load_scale
 
-REPOSITORY = Path(__file__).parents[2]
+from .conftest import REPOSITORY, write_json
 
 PLAN = """\
 Building DAG of jobs...
@@ -110,11 +110,15 @@ def test_the_log_tells_when_nothing_is_to_be_done():
 
 
 def test_the_work_of_a_job_is_its_gradient_steps():
-    settings = load_scale(REPOSITORY / "config/scales/smoke.yaml", {"toy": {"num_seeds": 2, "num_steps": 500}})
-    work = plan_work(settings)
-    num_coefficients = len(settings["toy"]["dcfm_weights"])
-    assert len(work) == 9
-    assert work[VALUE_FLOWS.name] == START_UP_WORK + COMPILE_WORK + num_coefficients * 2 * 500
+    toy, run = {"num_seeds": 2, "num_steps": 500}, {"steps": 60}
+    plan = load_plan(REPOSITORY, {"scale": "smoke", "toy": toy, "control": {"run": run, "num_seeds": 3}})
+    work, before = plan_work(plan), START_UP_WORK + COMPILE_WORK
+    num_coefficients = len(plan.settings["smoke"]["toy"]["dcfm_weights"])
+    assert len(work) == 9 + len(plan.selected())
+    assert work[VALUE_FLOWS.name] == before + num_coefficients * 2 * 500
+    task = "cube-single-play-singletask-task1-v0"
+    assert work[f"train-{task}-pcbf-seeds0-1"] == before + 2 * 60 * CONTROL_STEP_WORK
+    assert work[f"ablate-0.5-{task}-pcbf-seeds2"] == before + 60 * CONTROL_STEP_WORK
 
 
 def test_jobs_count_by_their_work_not_by_their_number():
@@ -150,11 +154,12 @@ def test_time_left_is_that_of_the_pace_so_far():
 
 def test_progress_files_of_earlier_runs_and_broken_ones_are_left_out(tmp_path):
     said = {"job": "x", "done": 30, "total": 120, "unit": "steps", "started": 100.0, "updated": 110.0, "pid": 1}
-    (tmp_path / "new.json").write_text(json.dumps(said), encoding="utf-8")
-    (tmp_path / "old.json").write_text(json.dumps({**said, "updated": 90.0}), encoding="utf-8")
-    (tmp_path / "broken.json").write_text("{", encoding="utf-8")
+    write_json(tmp_path / "progress/new.json", said)
+    write_json(tmp_path / "progress/old.json", {**said, "updated": 90.0})
+    (tmp_path / "progress/broken.json").write_text("{", encoding="utf-8")
+    write_json(tmp_path / "ablations/control_weight=0.5/progress/train-task-pcbf-seeds0.json", {**said, "first": 10})
     found = read_progress(tmp_path, since=95.0)
-    assert found == {"new": Progress(30, 120, 3.0)}
+    assert found == {"new": Progress(30, 120, 3.0), "ablate-0.5-task-pcbf-seeds0": Progress(30, 120, 2.0)}
     assert found["new"].fraction == 0.25
 
 

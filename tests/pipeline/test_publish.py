@@ -11,13 +11,24 @@ import numpy as np
 import pytest
 import yaml
 
-from pcbf_analysis.provenance import describe, faults, git_state, hardware, read_manifest, record_names
+from pcbf_analysis.control import load_sheets
+from pcbf_analysis.provenance import describe, faults, found_names, git_state, hardware, read_manifest, record_names
 from pcbf_analysis.provenance import main as manifest_main
-from pcbf_analysis.publish import Cell, PublishError, compare, compare_main, judge, publish, seed_cells, summary
+from pcbf_analysis.publish import (
+    Cell,
+    PublishError,
+    compare,
+    compare_main,
+    judge,
+    judge_run,
+    publish,
+    seed_cells,
+    summary,
+)
 from pcbf_analysis.publish import main as publish_main
 from pcbf_analysis.settings import ENVIRONMENTS, METHODS, compact_json, load_scale, settings_hash
 
-from .conftest import REPOSITORY, let_smoke_be_published, read_rows, write_finished_scale
+from .conftest import REPOSITORY, let_smoke_be_published, read_rows, write_finished_scale, write_json
 
 
 @pytest.fixture
@@ -27,6 +38,11 @@ def root(checkout: Path) -> Path:
     return checkout
 
 
+def smoke_names(root: Path) -> list[str]:
+    """The records that the smoke scale of a checkout consists of, without those that the machine decides."""
+    return record_names(load_scale(root / "config/scales/smoke.yaml"), load_sheets(root))
+
+
 # --- manifest -----------------------------------------------------------------------------------------------------
 
 
@@ -34,7 +50,8 @@ def test_the_manifest_says_where_records_come_from(root):
     results = write_finished_scale(root)
     settings = load_scale(root / "config/scales/smoke.yaml")
     (results / "manifest.json").unlink()
-    assert manifest_main(["--results", str(results), "--settings", compact_json(settings)]) == 0
+    arguments = ["--results", str(results), "--settings", compact_json(settings), "--root", str(root)]
+    assert manifest_main(arguments) == 0
     manifest = read_manifest(results)
     assert manifest["scale"] == "smoke"
     assert manifest["config"] == {"sha256": settings_hash(settings), "settings": settings}
@@ -42,15 +59,37 @@ def test_the_manifest_says_where_records_come_from(root):
     assert set(manifest["code"]["packages"]) == {"pcbf-core", "pcbf-baselines", "pcbf-analysis"}
     assert manifest["packages"]["numpy"] == np.__version__
     assert manifest["hardware"]["cores"] >= 1
-    assert sorted(manifest["records"]) == sorted(record_names())
-    assert not list(faults(results, manifest))
+    assert sorted(manifest["records"]) == sorted([*smoke_names(root), *found_names(results)])
+    assert not list(faults(results, manifest, smoke_names(root)))
+
+
+def test_a_training_run_is_tied_to_its_config_and_code(root):
+    results = write_finished_scale(root)
+    name = next(name for name in smoke_names(root) if name.startswith("runs/"))
+    record, described = (
+        json.loads((results / name).read_text(encoding="utf-8")),
+        read_manifest(results)["records"][name],
+    )
+    assert described["config_hash"] == record["config_hash"]
+    assert described["commit"] == record["code"]["commit"]
+    assert (described["status"], described["method_version"]) == ("finished", 1)
+
+
+def test_a_record_that_the_manifest_does_not_know_is_a_fault(root):
+    results = write_finished_scale(root)
+    manifest = read_manifest(results)
+    name = smoke_names(root)[-1]
+    del manifest["records"][name]
+    assert name.startswith("ablations/")
+    assert list(faults(results, manifest, smoke_names(root))) == [f"{name} is not in manifest.json"]
 
 
 def test_the_manifest_of_unfinished_results_is_refused(root, capsys):
     results = write_finished_scale(root)
     (results / "toy/w1.csv").unlink()
-    assert manifest_main(["--results", str(results), "--settings", "{}"]) == 1
-    assert "toy/w1.csv missing" in capsys.readouterr().err
+    settings = compact_json(load_scale(root / "config/scales/smoke.yaml"))
+    assert manifest_main(["--results", str(results), "--settings", settings, "--root", str(root)]) == 1
+    assert "toy/w1.csv is missing" in capsys.readouterr().err
 
 
 def test_a_record_is_described_by_size_and_hash(tmp_path):
@@ -81,12 +120,13 @@ def test_hardware_names_no_host():
 
 def test_publishing_copies_records_and_manifest_only(root):
     results = write_finished_scale(root)
-    stale = root / "results/published/smoke/toy/runs/chain/old.npz"
-    stale.parent.mkdir(parents=True)
-    stale.touch()
+    for name in ("toy/runs/chain/old.npz", "runs/task/method/seed9.json", "ablations/control_weight=7/cost/t/m/s.json"):
+        stale = root / "results/published/smoke" / name
+        stale.parent.mkdir(parents=True)
+        stale.touch()
     target = publish(root, "smoke")
     files = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
-    assert files == {*record_names(), "manifest.json"}
+    assert files == {*smoke_names(root), *found_names(results), "manifest.json"}
     assert all((target / name).read_bytes() == (results / name).read_bytes() for name in files)
 
 
@@ -98,6 +138,14 @@ def test_an_unfinished_scale_is_refused_with_what_to_do(root):
     with pytest.raises(PublishError, match=r"theory/checks\.csv is missing"):
         publish(root, "smoke")
     assert not (root / "results/published").exists()
+
+
+def test_a_scale_that_lacks_a_training_run_is_refused(root):
+    results = write_finished_scale(root)
+    name = next(name for name in smoke_names(root) if name.startswith("runs/"))
+    (results / name).unlink()
+    with pytest.raises(PublishError, match=f"{name} is missing; run `make quick` first"):
+        publish(root, "smoke")
 
 
 def test_a_changed_record_is_refused(root):
@@ -130,9 +178,9 @@ def test_an_unknown_scale_gets_a_suggestion(root, capsys):
 
 
 def test_the_command_says_what_it_published(root, capsys):
-    write_finished_scale(root)
+    results = write_finished_scale(root)
     assert publish_main(["smoke", "--root", str(root)]) == 0
-    assert f"published {len(record_names())} records" in capsys.readouterr().out
+    assert f"published {len([*smoke_names(root), *found_names(results)])} records" in capsys.readouterr().out
 
 
 # --- comparing ----------------------------------------------------------------------------------------------------
@@ -157,13 +205,27 @@ def test_the_same_arrays_are_identical_whatever_the_metadata(root):
         arrays = {name: archive[name] for name in archive.files}
     np.savez(path, **{**arrays, "metadata": np.array('{"wall_seconds": 99}')})
     assert path.read_bytes() != (published / "toy/runs/chain/pcbf.npz").read_bytes()
+    name = next(name for name in smoke_names(root) if name.startswith("runs/"))
+    record = json.loads((ours / name).read_text(encoding="utf-8"))
+    write_json(ours / name, {**record, "code": {"commit": "another"}, "versions": {"jax": "another"}})
     assert set(verdicts(ours, published).values()) == {"identical"}
+
+
+def test_cost_and_pictures_are_not_compared_nor_held_against_what_shows_them(root):
+    ours, published = published_and_again(root)
+    for name in found_names(ours):
+        write_json(ours / name, {"train_seconds": -1})
+    (ours / "tables/cost.csv").write_text("other times\n", encoding="utf-8")
+    found = verdicts(ours, published)
+    assert not set(found_names(ours)) & set(found)
+    assert found.pop("tables/cost.csv") == "agrees"
+    assert set(found.values()) == {"identical"}
 
 
 def test_other_seeds_agree(root):
     ours, published = published_and_again(root, noise_seed=1)
     found = verdicts(ours, published)
-    assert {found[name] for name in record_names() if name.startswith("toy/")} == {"agrees"}
+    assert {found[name] for name in smoke_names(root) if name != "theory/checks.csv"} == {"agrees"}
     assert found["theory/checks.csv"] == "identical"
     assert found["figures/residual.svg"] == "agrees"
 
@@ -172,9 +234,28 @@ def test_a_shift_beyond_noise_differs(root):
     ours, published = published_and_again(root, noise_seed=1, shift=0.5)
     comparison = compare(ours, published)
     found = verdicts(ours, published)
-    assert {found[name] for name in record_names() if name.endswith((".npz", "w1.csv"))} == {"differs"}
-    assert found["toy/loss_std.csv"] == "agrees"
+    assert {found[name] for name in smoke_names(root) if name.endswith((".npz", "w1.csv"))} == {"differs"}
+    assert {found[name] for name in smoke_names(root) if name.endswith((".json", "loss_std.csv"))} == {"agrees"}
     assert all(cell.quantity == "w1" and cell.excess > 1 for cell in comparison.worst)
+
+
+def test_scores_beyond_noise_differ(root):
+    ours, published = published_and_again(root, noise_seed=1, score_shift=60)
+    found = verdicts(ours, published)
+    assert {found[name] for name in smoke_names(root) if name.endswith(".json")} == {"differs"}
+    assert {found[name] for name in smoke_names(root) if name.startswith("toy/")} == {"agrees"}
+
+
+def test_one_mean_score_far_off_differs_though_the_suite_agrees():
+    def cell(distance: float) -> Cell:
+        return Cell("score", {}, 50.0, 50.0 + distance, 10.0, 0.125)
+
+    suite = [cell(1.0)] * 9
+    assert judge_run([cell(1.0)], suite)[0] == "agrees"
+    assert judge_run([cell(15.0)], [*suite, cell(15.0)])[0] == "agrees"  # one of ten, by chance
+    assert judge_run([cell(15.0)], [cell(15.0)] * 9)[0] == "differs"
+    assert judge_run([cell(25.0)], [*suite, cell(25.0)])[0] == "differs"
+    assert judge_run([], suite)[0] == "differs"  # all seeds of one side diverged
 
 
 def test_a_check_with_another_outcome_differs_and_is_named(root):
@@ -239,7 +320,7 @@ def test_the_command_prints_a_summary_and_writes_it(root, capsys):
     ours, published = published_and_again(root, noise_seed=1)
     assert compare_main(["--results", str(ours), "--published", str(published)]) == 0
     printed = capsys.readouterr().out
-    assert "agrees within seed noise: 11 records" in printed
+    assert f"agrees within seed noise: {len(smoke_names(root)) - 1} records" in printed
     assert "Farthest apart:" in printed
     written = json.loads((ours / "compare.json").read_text(encoding="utf-8"))
     assert {finding["verdict"] for finding in written["findings"]} == {"identical", "agrees"}
@@ -259,9 +340,9 @@ PUBLISHED = sorted(path.parent for path in (REPOSITORY / "results/published").gl
 
 @pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: folder.name)
 def test_published_records_are_those_of_their_manifest(folder):
-    manifest = read_manifest(folder)
-    assert not list(faults(folder, manifest))
-    assert manifest["config"]["settings"] == load_scale(REPOSITORY / f"config/scales/{folder.name}.yaml")
+    manifest, settings = read_manifest(folder), load_scale(REPOSITORY / f"config/scales/{folder.name}.yaml")
+    assert not list(faults(folder, manifest, record_names(settings, load_sheets(REPOSITORY))))
+    assert manifest["config"]["settings"] == settings
 
 
 @pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: folder.name)

@@ -50,7 +50,7 @@ def edit(path: Path, **changes: Any) -> None:
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_scale_is_valid(scale):
     settings = load_scale(REPOSITORY / f"config/scales/{scale}.yaml")
-    assert set(settings) == {"toy", "theory"}
+    assert set(settings) == {"toy", "theory", "control", "renders"}
 
 
 def test_no_scale_file_is_unknown():
@@ -147,7 +147,11 @@ def test_snakemake_hands_over_text_and_it_is_read_as_json():
     [
         ({"scale": "laptp"}, "scale = laptp: must be one of smoke, laptop, paper; did you mean laptop?"),
         ({"scal": "smoke"}, '--config: scal = "smoke": unknown key; did you mean scale?'),
-        ({"xyz": "1"}, "--config: xyz = 1: unknown key; known are scale, toy, theory"),
+        (
+            {"xyz": "1"},
+            "--config: xyz = 1: unknown key; known are scale, tasks, domains, methods, jobs_per_gpu, toy, theory, "
+            "control, renders",
+        ),
     ],
 )
 def test_an_unknown_scale_or_section_gets_a_suggestion(config, sentence):

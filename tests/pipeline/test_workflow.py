@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,23 +16,34 @@ import pytest
 import yaml
 
 from pcbf_analysis import artefacts
+from pcbf_analysis.control import ablation_jobs, control_jobs, load_plan, load_sheets
 from pcbf_analysis.progress import RunLog
 from pcbf_analysis.provenance import faults, read_manifest, record_names
+from pcbf_analysis.publish import RECORD_FOLDERS
 from pcbf_analysis.settings import ENVIRONMENTS, METHODS, SCALES, load_scale
 
 from .conftest import REPOSITORY, copy_pipeline, let_smoke_be_published, read_rows
 
-EVERYTHING = {
-    "toy": len(ENVIRONMENTS) * len(METHODS),
-    "toy_collect": 1,
-    "theory": 1,
-    "figure": len(artefacts.FIGURES),
-    "table": len(artefacts.TABLES),
-    "manifest": 1,
-    "report": 1,
-    "all": 1,
-}
+FIGURE_RULES = [f"figures_{name}" for name in ("residual", "flows", "distances", "control", "ablations", "pictures")]
+TABLE_RULES = [f"tables_{name}" for name in ("toy", "control", "comparison")]
+ARTEFACT_RULES = [*FIGURE_RULES, *TABLE_RULES, "claims", "report"]
+TASK = "cube-single-play-singletask-task1-v0"
 Plan = Callable[..., dict[str, int]]
+
+
+def everything(scale: str) -> dict[str, int]:
+    """The jobs per rule of a whole scale, counted from its settings."""
+    settings, sheets = load_scale(REPOSITORY / f"config/scales/{scale}.yaml"), load_sheets(REPOSITORY)
+    train, ablate = control_jobs(settings, sheets), ablation_jobs(settings, sheets)
+    datasets = {sheets.tasks[job.task].dataset for job in [*train, *ablate]}
+    once = ["toy_collect", "theory", "render", "manifest", "all", *ARTEFACT_RULES]
+    return {
+        "toy": len(ENVIRONMENTS) * len(METHODS),
+        "train": len(train),
+        "ablate": len(ablate),
+        "fetch_data" if settings["control"]["data"] is None else "make_data": len(datasets),
+        **dict.fromkeys(once, 1),
+    }
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +71,33 @@ def config_of(scale: str, **sections: dict) -> list[str]:
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_scale_is_the_same_dag(checkout, plan, scale):
-    assert plan(checkout, *config_of(scale)) == EVERYTHING
+    assert plan(checkout, *config_of(scale)) == everything(scale)
+
+
+def test_the_paper_scale_has_the_papers_runs():
+    plan = load_plan(REPOSITORY, {"scale": "paper"})
+    runs = Counter(plan.sheets.tasks[job.task].kind == "pixel" for job in plan.control("paper") for _ in job.seeds)
+    assert runs == {False: 28 * 7 * 8, True: 10 * 5 * 4}
+    assert plan.describe().startswith("scale paper: control suite 1768 runs in 442 jobs")
+
+
+def test_a_domain_or_method_can_be_asked_for_by_name(checkout, plan):
+    jobs = plan(checkout, "--config", "scale=paper", "domains=scene-play", "methods=[pcbf, iql]", "--", "runs")
+    groups = 8 // load_scale(REPOSITORY / "config/scales/paper.yaml")["control"]["seeds_per_job"]
+    weights = len(load_scale(REPOSITORY / "config/scales/paper.yaml")["control"]["ablations"]["control_weights"])
+    assert jobs == {"train": 5 * 2 * groups, "ablate": weights * groups, "fetch_data": 1, "runs": 1}
+
+
+def test_an_unknown_name_gets_a_suggestion(checkout, run_module):
+    done = run_module(checkout, "snakemake", "--dry-run", "--config", "scale=paper", "domains=scene-plai")
+    assert done.returncode != 0
+    sentence = '--config: domains = "scene-plai": not part of this scale; did you mean scene-play?'
+    assert done.stderr.strip().endswith(sentence)
+
+
+def test_one_table_of_the_control_suite_asks_for_runs_and_no_toys(checkout, plan):
+    jobs = plan(checkout, "results/smoke/tables/aggregated.csv")
+    assert jobs == {"make_data": 1, "train": everything("smoke")["train"], "tables_control": 1}
 
 
 def test_the_laptop_scale_is_the_default(checkout, run_module):
@@ -69,26 +107,34 @@ def test_the_laptop_scale_is_the_default(checkout, run_module):
 
 
 def test_one_figure_asks_for_its_own_runs_only(checkout, plan):
-    assert plan(checkout, "results/smoke/figures/residual.pdf") == {"toy": 2, "figure": 1}
+    assert plan(checkout, "results/smoke/figures/residual.pdf") == {"toy": 2, "figures_residual": 1}
 
 
-def test_the_labels_and_inputs_are_those_of_the_analysis(checkout, run_module):
+def test_every_artefact_is_made_once_and_after_the_records_it_reads(checkout, run_module):
     text = run_module(checkout, "snakemake", "--dry-run", *config_of("smoke")).stdout
-    blocks = re.findall(r"rule (?:figure|table):\n    input: (.*)\n    output: (\S+),", text)
-    planned = {output: set(inputs.split(", ")) for inputs, output in blocks}
+    blocks = re.findall(r"rule (?:figures|tables)_\w+:\n    input: (.*)\n    output: (.*)\n", text)
+    planned = {output: inputs.split(", ") for inputs, outputs in blocks for output in outputs.split(", ")}
     wanted = {
-        artefacts.output_path(Path("results/smoke"), artefact, artefact.formats[0]).as_posix(): {
-            f"results/smoke/{name}" for name in artefact.inputs
-        }
-        for artefact in [*artefacts.FIGURES.values(), *artefacts.TABLES.values()]
+        artefacts.output_path(Path("results/smoke"), artefact, file_format).as_posix(): artefact.inputs
+        for kind in ("figure", "table")
+        for artefact in artefacts.of_kind(kind).values()
+        for file_format in artefact.formats
     }
-    assert planned == wanted
+    assert set(planned) == set(wanted)
+    for output, names in wanted.items():
+        for name in names:
+            assert any(path.startswith(made_by(name)) for path in planned[output]), (output, name)
 
 
-def test_snakemakes_own_lint_asks_for_nothing_but_a_container(checkout, run_module):
+def made_by(name: str) -> str:
+    """How the path of the declared file begins that stands for a record, or for a folder of them."""
+    folder = {"runs": "receipts", "cost": "receipts", "renders": "renders"}.get(name.partition("/")[0], name)
+    return f"results/smoke/{folder}"
+
+
+def test_snakemakes_own_lint_is_content(checkout, run_module):
     done = run_module(checkout, "snakemake", "--lint")
-    complaints = {line.strip() for line in done.stderr.splitlines() if line.startswith("    * ")}
-    assert complaints <= {"* Specify a conda environment or container for each rule.:"}
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
@@ -148,7 +194,7 @@ def run_smoke(root: Path, run_module) -> None:
     command = ["--", "snakemake", "--cores", "2", "--config", "scale=smoke"]
     done = run_module(root, "pcbf_analysis.progress", *command)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"all {sum(EVERYTHING.values())} jobs done" in done.stdout
+    assert f"all {sum(everything('smoke').values())} jobs done" in done.stdout
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -171,12 +217,14 @@ def smoke_copy(smoke, tmp_path) -> Path:
 class TestSmoke:
     def test_everything_is_there(self, smoke):
         results = smoke / "results/smoke"
-        for artefact in [*artefacts.FIGURES.values(), *artefacts.TABLES.values()]:
+        for artefact in [*artefacts.of_kind("figure").values(), *artefacts.TABLES.values()]:
             for file_format in artefact.formats:
                 assert artefacts.output_path(results, artefact, file_format).stat().st_size > 0
-        assert (results / "report/index.html").stat().st_size > 0
-        assert not list(faults(results, read_manifest(results)))
-        assert read_manifest(results)["config"]["settings"] == load_scale(smoke / "config/scales/smoke.yaml")
+        for name in ("report/index.html", "claims.csv", "claims.md"):
+            assert (results / name).stat().st_size > 0
+        settings = load_scale(smoke / "config/scales/smoke.yaml")
+        assert not list(faults(results, read_manifest(results), record_names(settings, load_sheets(smoke))))
+        assert read_manifest(results)["config"]["settings"] == settings
 
     def test_the_distances_cover_every_run(self, smoke):
         toy = load_scale(smoke / "config/scales/smoke.yaml")["toy"]
@@ -204,7 +252,8 @@ class TestSmoke:
 
     def test_another_theory_seed_trains_nothing(self, smoke_copy, plan):
         jobs = plan(smoke_copy, *config_of("smoke", theory={"seed": 1}))
-        assert jobs == {"theory": 1, "table": 1, "manifest": 1, "report": 1, "all": 1}
+        made = ("theory", "tables_toy", "claims", "manifest", "report", "all")
+        assert jobs == dict.fromkeys(made, 1)
 
     def test_a_new_version_of_a_method_trains_that_method_only(self, smoke_copy, plan):
         rules = smoke_copy / "rules/toy.smk"
@@ -218,13 +267,41 @@ class TestSmoke:
         with (smoke_copy / "packages/pcbf-analysis/src/pcbf_analysis/theme.py").open("a", encoding="utf-8") as file:
             file.write("\n# a change\n")
         jobs = plan(smoke_copy, *config_of("smoke"))
-        assert jobs == {name: EVERYTHING[name] for name in ("figure", "table", "report", "all")}
+        assert jobs == dict.fromkeys([*ARTEFACT_RULES, "all"], 1)
 
-    @pytest.mark.parametrize("name", ["toy/runs/chain/pcbf.npz", "theory/checks.csv", "toy/w1.csv"])
-    def test_a_lost_record_is_made_again(self, smoke_copy, plan, name):
+    @pytest.mark.parametrize(
+        ("name", "rule"),
+        [
+            ("toy/runs/chain/pcbf.npz", "toy"),
+            ("theory/checks.csv", "theory"),
+            ("toy/w1.csv", "toy_collect"),
+            (f"receipts/{TASK}/iql/seeds0-1.json", "train"),
+        ],
+    )
+    def test_a_lost_record_is_made_again(self, smoke_copy, plan, name, rule):
         (smoke_copy / "results/smoke" / name).unlink()
-        rule = {"toy/w1.csv": "toy_collect", "theory/checks.csv": "theory"}.get(name, "toy")
         assert plan(smoke_copy, *config_of("smoke"))[rule] == 1
+
+    def test_new_dates_of_data_and_all_else_train_nothing(self, smoke_copy, plan):
+        """What `git clone` and `dvc pull` do: every file is there, its date is any, Snakemake's memory is gone."""
+        shutil.rmtree(smoke_copy / ".snakemake")
+        for path in (smoke_copy / "data").rglob("*"):
+            os.utime(path, (2e9, 2e9))  # newer than every record
+        jobs = plan(smoke_copy, *config_of("smoke"))
+        assert not {"train", "ablate", "make_data", "toy"} & set(jobs)
+
+    def test_a_new_version_of_a_control_method_trains_its_runs_only(self, smoke_copy, plan):
+        sheet = smoke_copy / "config/methods.tsv"
+        text = sheet.read_text(encoding="utf-8")
+        sheet.write_text(text.replace("iql\tIQL\t1\t1", "iql\tIQL\t1\t2"), encoding="utf-8")
+        jobs = plan(smoke_copy, *config_of("smoke"))
+        assert jobs["train"] == 1
+        assert not {"ablate", "toy", "make_data"} & set(jobs)
+
+    def test_other_settings_of_a_control_method_train_its_runs_only(self, smoke_copy, plan):
+        jobs = plan(smoke_copy, *config_of("smoke", control={"method_settings": {"pcbf": {"num_candidates": 2}}}))
+        assert (jobs["train"], jobs["ablate"]) == (1, 1)
+        assert not {"toy", "make_data"} & set(jobs)
 
     def test_publishing_and_rebuilding_from_what_is_published(self, smoke_copy, run_module, tmp_path):
         """Publish, let DVC make the artefacts, and have a fresh clone find and remake the very same bytes."""
@@ -243,9 +320,11 @@ class TestSmoke:
         assert "up to date" in run_module(clone, "dvc", "repro").stdout
         for folder in ("figures", "tables", "report"):
             shutil.rmtree(clone / "results/published/smoke" / folder)
+        (clone / "results/published/smoke/claims.csv").unlink()
         again = run_module(clone, "dvc", "repro")
         assert again.returncode == 0, again.stdout + again.stderr
         assert "pcbf-toy" not in again.stdout
+        assert "pcbf-train" not in again.stdout
         assert git(clone, "status", "--porcelain") == ""
 
 
@@ -260,6 +339,7 @@ def test_dvc_makes_figures_tables_and_report_and_trains_nothing():
     assert commands == {
         "figures": f"pcbf-figure all {made_from}",
         "tables": f"pcbf-table all {made_from}",
+        "claims": f"pcbf-claims {made_from}",
         "report": f"pcbf-report {made_from}",
     }
     outs = [out for stage in pipeline["stages"].values() for out in stage["outs"]]
@@ -273,5 +353,24 @@ def test_what_is_published_is_up_to_date(run_module):
     assert json.loads(done.stdout) == {}, "run `dvc repro` and commit what it changes"
 
 
-def test_records_of_a_scale_are_named_once():
-    assert len(record_names()) == len(set(record_names())) == 12
+@pytest.mark.parametrize("scale", SCALES)
+def test_records_of_a_scale_are_named_once(scale):
+    plan = load_plan(REPOSITORY, {"scale": scale})
+    names = record_names(plan.settings[scale], plan.sheets)
+    num_runs = sum(len(job.seeds) for job in [*plan.control(scale), *plan.ablations(scale)])
+    assert len(names) == len(set(names)) == 12 + num_runs
+
+
+def test_every_kind_of_record_is_published_and_read_by_a_stage():
+    stages = yaml.safe_load((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    read = {name for stage in stages.values() for name in stage["deps"]}
+    assert {f"results/published/${{item.scale}}/{folder}" for folder in RECORD_FOLDERS} <= read
+
+
+@pytest.mark.parametrize("folder", ["data", "results"])
+def test_the_stages_that_fetch_and_train_keep_what_is_there(folder):
+    stages = yaml.safe_load((REPOSITORY / folder / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    for stage in stages.values():
+        assert stage["wdir"] == ".."
+        assert "snakemake" in stage["cmd"]
+        assert all(options["persist"] for out in stage["outs"] for options in out.values())

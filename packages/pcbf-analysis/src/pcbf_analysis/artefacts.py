@@ -14,17 +14,33 @@ from matplotlib.figure import Figure
 
 from pcbf_analysis import tables, theme
 from pcbf_analysis.figures import (
+    ablations,
     cdf_comparison,
+    flow_chain,
     flowmap_combined,
     flowmap_mc,
     hyper_abla,
+    ogbench,
+    pcbf_architecture,
+    performance_profiles,
     residual,
     toy_cdf_comparison,
     toy_sen,
     var_reduction,
 )
 from pcbf_analysis.records import Results
-from pcbf_analysis.tables import Table
+from pcbf_analysis.tables import (
+    Table,
+    aggregated,
+    control_suite,
+    cost,
+    domain_hyperparameters,
+    fullogbench_comparison,
+    hyperparameters,
+    paper_comparison,
+    probability_of_improvement,
+)
+from pcbf_analysis.tables import performance_profiles as profile_table
 from pcbf_core.files import atomic_write
 
 # What a file says about its making: nothing that changes from day to day or from one patch release to the next.
@@ -82,25 +98,58 @@ class TableArtefact:
         return {name: texts[name].encode() for name in self.formats}
 
 
-Artefact = FigureArtefact | TableArtefact
+@dataclass(frozen=True)
+class AnimationArtefact:
+    """A moving picture: its label, what it shows, the records it reads and the function that draws it."""
+
+    label: str
+    title: str
+    caption: str
+    inputs: tuple[str, ...]
+    animate: Callable[[Results], bytes]
+    formats: ClassVar[tuple[str, ...]] = ("gif",)
+    folder: ClassVar[str] = "figures"
+    command: ClassVar[str] = "pcbf-figure"
+
+    def render(self, results: Results) -> dict[str, bytes]:
+        """The animation's bytes; equal records give equal bytes."""
+        with theme.context():
+            return {"gif": self.animate(results)}
+
+
+Artefact = FigureArtefact | TableArtefact | AnimationArtefact
 
 
 def _figure(label: str, module: ModuleType) -> FigureArtefact:
     return FigureArtefact(label, module.TITLE, module.CAPTION, module.INPUTS, module.draw)
 
 
+def _table(label: str, module: ModuleType) -> TableArtefact:
+    return TableArtefact(label, module.TITLE, module.CAPTION, module.INPUTS, module.compute)
+
+
 FIGURES: dict[str, FigureArtefact] = {
     label: _figure(label, module)
     for label, module in {
+        "pcbf-architecture": pcbf_architecture,
         "flowmap_combined": flowmap_combined,
         "toy_cdf_comparison": toy_cdf_comparison,
         "toy_sen": toy_sen,
+        "ablations": ablations,
+        "ogbench": ogbench,
         "var-reduction": var_reduction,
         "hyper_abla": hyper_abla,
         "cdf_comparison": cdf_comparison,
         "flowmap_mc": flowmap_mc,
         "residual": residual,
+        "performance_profiles": performance_profiles,
     }.items()
+}
+
+ANIMATIONS: dict[str, AnimationArtefact] = {
+    "flow_chain": AnimationArtefact(
+        "flow_chain", flow_chain.TITLE, flow_chain.CAPTION, flow_chain.INPUTS, flow_chain.animate
+    ),
 }
 
 TABLES: dict[str, TableArtefact] = {
@@ -127,6 +176,15 @@ TABLES: dict[str, TableArtefact] = {
             ("theory/checks.csv",),
             tables.theory_checks,
         ),
+        _table("aggregated", aggregated),
+        _table("fullogbench_comparison", fullogbench_comparison),
+        _table("control_suite", control_suite),
+        _table("probability_of_improvement", probability_of_improvement),
+        _table("performance_profiles", profile_table),
+        _table("cost", cost),
+        _table("hyperparameters", hyperparameters),
+        _table("domain_hyperparameters", domain_hyperparameters),
+        _table("paper_comparison", paper_comparison),
     )
 }
 
@@ -168,5 +226,5 @@ def write_atomically(path: Path, content: bytes) -> Path:
 
 
 def of_kind(kind: str) -> Mapping[str, Artefact]:
-    """All artefacts of a kind, "figure" or "table", in the paper's order."""
-    return {"figure": FIGURES, "table": TABLES}[kind]
+    """All artefacts of a kind, "figure" (animations are among them) or "table", in the paper's order."""
+    return {"figure": {**FIGURES, **ANIMATIONS}, "table": TABLES}[kind]

@@ -1,4 +1,4 @@
-"""Commands `pcbf-figure`, `pcbf-table` and `pcbf-report`: artefacts from the records of a results folder."""
+"""Commands `pcbf-figure`, `pcbf-table`, `pcbf-claims` and `pcbf-report`: what is made from a results folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pcbf_analysis import artefacts, report
+from pcbf_analysis import artefacts, claims, report
 from pcbf_analysis.records import RecordError, Results
 from pcbf_core.config import check_choice
 
@@ -22,12 +22,35 @@ def table_main(arguments: Sequence[str] | None = None) -> int:
     return _make("table", arguments)
 
 
+def claims_main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code of `pcbf-claims --results DIR`."""
+    parser = argparse.ArgumentParser(
+        prog="pcbf-claims",
+        description="Decide the paper's claims (config/claims.yaml) from the records of a results folder and write "
+        "<results>/claims.csv and claims.md: each with verdict, measured value with interval, the paper's value and "
+        "the evidence. A claim that the records cannot decide is said to be undecided.",
+    )
+    _add_folders(parser)
+    parser.add_argument("--claims", type=Path, metavar="FILE", help="another ledger than config/claims.yaml")
+    given = parser.parse_args(arguments)
+    try:
+        results = Results(given.results, given.paper)
+        ledger = claims.load_claims(given.claims) if given.claims else None
+        findings = claims.decide(results, ledger)
+        for path in claims.write(results, findings, artefacts.shown_path(results.root)):
+            print(artefacts.shown_path(path))
+    except RecordError as error:
+        parser.error(str(error))
+    print(", ".join(f"{count} {verdict}" for verdict, count in claims.counts(findings).items()))
+    return 0
+
+
 def report_main(arguments: Sequence[str] | None = None) -> int:
     """Exit code of `pcbf-report --results DIR`."""
     parser = argparse.ArgumentParser(
         prog="pcbf-report",
-        description="Write <results>/report/index.html: one self-contained page with the summary, every table, "
-        "every figure that has been made, and provenance.",
+        description="Write <results>/report/index.html: one self-contained page with the summary, the claims, every "
+        "table, every figure that has been made, every run, and provenance.",
     )
     _add_folders(parser)
     given = parser.parse_args(arguments)
@@ -40,8 +63,8 @@ def report_main(arguments: Sequence[str] | None = None) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code of `python -m pcbf_analysis.cli_artefacts {figure,table,report} …`."""
-    commands = {"figure": figure_main, "table": table_main, "report": report_main}
+    """Exit code of `python -m pcbf_analysis.cli_artefacts {figure,table,claims,report} …`."""
+    commands = {"figure": figure_main, "table": table_main, "claims": claims_main, "report": report_main}
     rest = list(sys.argv[1:] if arguments is None else arguments)
     if not rest or rest[0] not in commands:
         print(f"usage: python -m pcbf_analysis.cli_artefacts {{{','.join(commands)}}} …", file=sys.stderr)
@@ -51,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _make(kind: str, arguments: Sequence[str] | None) -> int:
     known = artefacts.of_kind(kind)
-    formats = ", ".join(next(iter(known.values())).formats)
+    formats = ", ".join(dict.fromkeys(name for artefact in known.values() for name in artefact.formats))
     parser = argparse.ArgumentParser(
         prog=f"pcbf-{kind}",
         description=f"Make {kind}s from the records of a results folder: <results>/{kind}s/LABEL in {formats}. "

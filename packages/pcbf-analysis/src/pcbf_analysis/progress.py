@@ -24,10 +24,12 @@ from typing import Any, TextIO
 
 import yaml
 
-from pcbf_analysis.settings import ENVIRONMENTS, METHODS, Settings, SettingsError, load_scales, toy_job, toy_work
+from pcbf_analysis.control import Plan, load_plan
+from pcbf_analysis.settings import ENVIRONMENTS, METHODS, SettingsError, toy_job, toy_work
 
 START_UP_WORK = 10_000  # starting a job, or a short job as a whole, takes about as long as this many gradient steps
 COMPILE_WORK = 20_000  # what a training job needs besides, before its first step
+CONTROL_STEP_WORK = 12  # a gradient step of an agent takes about as long as so many of a toy critic
 LIVE_INTERVAL, PLAIN_INTERVAL = 0.5, 10.0  # seconds between updates on a terminal and elsewhere
 TAIL_LINES = 20
 FAILURES_IN_FULL = 2
@@ -43,7 +45,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        return "-".join([self.rule, *self.wildcards])
+        return "-".join(filter(None, [self.rule, *self.wildcards]))
 
 
 @dataclass(frozen=True)
@@ -126,26 +128,42 @@ class Progress:
         return min(1.0, self.done / self.total) if self.total > 0 else 0.0
 
 
-def read_progress(folder: Path, since: float) -> dict[str, Progress]:
-    """Progress of each job under `folder` that has spoken after the time `since`."""
+def read_progress(results: Path, since: float) -> dict[str, Progress]:
+    """Progress of each job of a results folder that has spoken after the time `since`."""
     found = {}
-    for path in sorted(folder.glob("*.json")):
-        try:
+    for path in sorted([*results.glob("progress/*.json"), *results.glob("ablations/*/progress/*.json")]):
+        with suppress(OSError, ValueError, KeyError, TypeError):  # a display must not stop the run
             said = json.loads(path.read_text(encoding="utf-8"))
-            seconds = said["updated"] - said["started"]
             if said["updated"] >= since:
-                rate = said["done"] / seconds if seconds > 0 else 0.0
-                found[path.stem] = Progress(said["done"], said["total"], rate, said["unit"])
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # a display must not stop the run; the job says the same again soon
+                found[_job_name(results, path)] = progress_of(said)
     return found
 
 
-def plan_work(settings: Settings) -> dict[str, float]:
+def progress_of(said: Mapping[str, Any]) -> Progress:
+    """Progress from what a job has written."""
+    seconds = said["updated"] - said["started"]
+    rate = (said["done"] - said.get("first", 0)) / seconds if seconds > 0 else 0.0
+    return Progress(said["done"], said["total"], rate, said["unit"])
+
+
+def _job_name(results: Path, path: Path) -> str:
+    """The name of the job (`Job.name`) that a progress file belongs to."""
+    top, folder, *_ = path.relative_to(results).parts
+    return path.stem if top == "progress" else f"ablate-{folder.partition('=')[2]}-{path.stem.removeprefix('train-')}"
+
+
+def plan_work(plan: Plan) -> dict[str, float]:
     """Work of every training job by name, in gradient steps, what comes before the first one included."""
+    settings, before = plan.settings[plan.scale], START_UP_WORK + COMPILE_WORK
     pairs = [(environment, method) for environment in ENVIRONMENTS for method in METHODS]
-    before = START_UP_WORK + COMPILE_WORK
-    return {Job("toy", pair).name: before + toy_work(toy_job(settings, *pair)) for pair in pairs}
+    toys = {Job("toy", pair): toy_work(toy_job(settings, *pair)) for pair in pairs}
+    control = {
+        Job("ablate" if job.variant else "train", (job.weight, job.task, job.method, job.group)): CONTROL_STEP_WORK
+        * len(job.seeds)
+        * plan.steps(job)
+        for job in plan.selected()
+    }
+    return {job.name: before + work for job, work in {**toys, **control}.items()}
 
 
 def overall_fraction(run: RunLog, work: Mapping[str, float], progress: Mapping[str, Progress]) -> float:
@@ -248,7 +266,7 @@ def watch(command: Sequence[str], results: Path, work: Mapping[str, float], stre
         with _signals_passed_on(child) as received:
             while child.poll() is None:
                 feed()
-                elapsed, progress = time.monotonic() - clock_began, read_progress(results / "progress", began)
+                elapsed, progress = time.monotonic() - clock_began, read_progress(results, began)
                 fraction = overall_fraction(run, work, progress)
                 display.show(fraction, describe(run, fraction, elapsed, progress), elapsed)
                 try:
@@ -345,12 +363,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("command", nargs="+", help="the Snakemake command, after --")
     command = parser.parse_args(arguments).command
     try:
-        scale, settings = load_scales(Path.cwd(), config_of(command))
+        plan = load_plan(Path.cwd(), config_of(command))
     except SettingsError as error:
         print(error, file=sys.stderr)
         return 1
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return watch(command, Path("results") / scale, plan_work(settings[scale]), sys.stdout)
+    return watch(command, Path("results") / plan.scale, plan_work(plan), sys.stdout)
 
 
 if __name__ == "__main__":

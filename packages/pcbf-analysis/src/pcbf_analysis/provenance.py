@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from pcbf_analysis.control import Sheets, control_names, load_sheets
 from pcbf_analysis.settings import ENVIRONMENTS, METHODS, Settings, settings_hash
 
 Manifest = dict[str, Any]
@@ -29,13 +30,38 @@ def run_name(environment: str, method: str) -> str:
     return f"toy/runs/{environment}/{method}.npz"
 
 
-def record_names() -> list[str]:
-    """Paths, inside a results directory, of the records a finished scale consists of."""
+def fixed_names() -> list[str]:
+    """Paths, inside a results directory, of the records that every scale has: toys and theory."""
     runs = [run_name(environment, method) for environment in ENVIRONMENTS for method in METHODS]
     return [*runs, "toy/w1.csv", "toy/loss_std.csv", "theory/checks.csv"]
 
 
-def build_manifest(results: Path, settings: Settings) -> Manifest:
+def record_names(settings: Settings, sheets: Sheets) -> list[str]:
+    """Paths, inside a results directory, of the records a finished scale consists of."""
+    return [*fixed_names(), *control_names(settings, sheets)]
+
+
+def found_names(results: Path) -> list[str]:
+    """Paths, inside `results`, of records whose number depends on the machine: cost of training, pictures of tasks."""
+    patterns = ("cost/*/*/*.json", "ablations/*/cost/*/*/*.json", "renders/*.*")
+    found = [path for pattern in patterns for path in results.glob(pattern) if not path.name.startswith(".")]
+    return sorted(path.relative_to(results).as_posix() for path in found)
+
+
+def is_run(name: str) -> bool:
+    """Whether a record is that of a training run."""
+    return name.startswith("runs/") or (name.startswith("ablations/") and "/runs/" in name)
+
+
+def is_cost(name: str) -> bool:
+    return name.startswith("cost/") or (name.startswith("ablations/") and "/cost/" in name)
+
+
+def is_picture(name: str) -> bool:
+    return name.startswith("renders/")
+
+
+def build_manifest(results: Path, settings: Settings, sheets: Sheets) -> Manifest:
     """Everything that is needed to say where the records under `results` come from."""
     return {
         "scale": results.name,
@@ -44,7 +70,9 @@ def build_manifest(results: Path, settings: Settings) -> Manifest:
         "python": platform.python_version(),
         "packages": _versions(KEY_REQUIREMENTS),
         "hardware": hardware(),
-        "records": {name: describe(results / name) for name in record_names()},
+        "records": {
+            name: describe_record(results, name) for name in [*record_names(settings, sheets), *found_names(results)]
+        },
     }
 
 
@@ -53,14 +81,27 @@ def describe(file: Path) -> dict[str, Any]:
     return {"bytes": file.stat().st_size, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
 
 
-def faults(results: Path, manifest: Manifest) -> Iterator[str]:
-    """A phrase for every record under `results` that is missing or is not the one the manifest describes."""
-    for name in sorted({*record_names(), *manifest["records"]}):
+def describe_record(results: Path, name: str) -> dict[str, Any]:
+    """Size and SHA-256 of a record; of a training run also the hash of its config and the code that made it."""
+    described = describe(results / name)
+    if not is_run(name):
+        return described
+    record = json.loads((results / name).read_text(encoding="utf-8"))
+    made_by = {"commit": record["code"].get("commit"), "method_version": record["config"].get("method_version")}
+    return {**described, "config_hash": record["config_hash"], "status": record["status"], **made_by}
+
+
+def faults(results: Path, manifest: Manifest, wanted: Sequence[str] = ()) -> Iterator[str]:
+    """A phrase for every record under `results` that is missing or is not the one the manifest describes.
+
+    `wanted` are records that should be there, besides those of the manifest.
+    """
+    for name in sorted({*wanted, *manifest["records"]}):
         if not (results / name).is_file():
             yield f"{name} is missing"
         elif name not in manifest["records"]:
             yield f"{name} is not in {MANIFEST}"
-        elif describe(results / name) != manifest["records"][name]:
+        elif describe_record(results, name) != manifest["records"][name]:
             yield f"{name} has changed since {MANIFEST} was written"
 
 
@@ -146,14 +187,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--results", type=Path, required=True, help="directory of the scale, such as results/laptop")
     parser.add_argument("--settings", type=json.loads, required=True, help="the settings of the scale, as JSON")
+    parser.add_argument("--root", type=Path, default=Path(), help="top folder of the repository; default: this folder")
     options = parser.parse_args(arguments)
-    missing = [name for name in record_names() if not (options.results / name).is_file()]
+    sheets = load_sheets(options.root)
+    missing = [name for name in record_names(options.settings, sheets) if not (options.results / name).is_file()]
     if missing:
-        print(
-            f"{options.results} is not finished: {', '.join(missing)} missing; run the pipeline first.", file=sys.stderr
-        )
+        more = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
+        print(f"{options.results} is not finished: {missing[0]}{more} missing; run the pipeline.", file=sys.stderr)
         return 1
-    write_text(options.results / MANIFEST, dump_json(build_manifest(options.results, options.settings)))
+    write_text(options.results / MANIFEST, dump_json(build_manifest(options.results, options.settings, sheets)))
     print(f"wrote {options.results / MANIFEST}")
     return 0
 

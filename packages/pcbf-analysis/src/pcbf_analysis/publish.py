@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,19 @@ import pandas as pd
 import yaml
 from scipy import stats
 
-from pcbf_analysis.provenance import MANIFEST, dump_json, faults, read_manifest, record_names, run_name, write_text
+from pcbf_analysis.control import load_sheets
+from pcbf_analysis.provenance import (
+    MANIFEST,
+    dump_json,
+    faults,
+    is_cost,
+    is_picture,
+    is_run,
+    read_manifest,
+    record_names,
+    run_name,
+    write_text,
+)
 from pcbf_analysis.settings import DEFAULT_SCALE, ENVIRONMENTS, METHODS, SCALES, differences, load_scale, suggestion
 from pcbf_core.files import atomic_write
 
@@ -24,8 +37,11 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)  # from best to worst
 
 FINISH = {"smoke": "make quick", "laptop": "make reproduce", "paper": "snakemake --cores all --config scale=paper"}
 STANDARD_ERRORS = 2.0  # a mean agrees if it is this many combined standard errors away, or less,
-FLOOR = {"w1": 0.01, "loss_std": 0.01}  # and this much more, in units of the quantity
+FLOOR = {"w1": 0.01, "loss_std": 0.01, "score": 1.0}  # and this much more, in units of the quantity
 WORST_SHOWN = 5
+RECORD_FOLDERS = ("toy", "theory", "runs", "ablations", "cost", "renders")
+MACHINE_DEPENDENT = {"cost", "paper_comparison", "ogbench"}  # artefacts that show what the machine decides
+NOT_COMPARED = {"code", "versions"}  # of a training run: who ran it, not what came out
 
 
 class PublishError(RuntimeError):
@@ -43,11 +59,12 @@ def publish(root: Path, scale: str) -> Path:
     """
     source, target = root / "results" / scale, root / "results" / "published" / scale
     check_publishable(root, scale)
-    for name in [*record_names(), MANIFEST]:
+    names = read_manifest(source)["records"]
+    for name in [*names, MANIFEST]:
         with atomic_write(target / name, "wb") as copy:
             copy.write((source / name).read_bytes())
-    for path in [*target.glob("toy/**/*"), *target.glob("theory/**/*")]:
-        if path.is_file() and path.relative_to(target).as_posix() not in record_names():
+    for path in [path for folder in RECORD_FOLDERS for path in target.glob(f"{folder}/**/*")]:
+        if path.is_file() and path.relative_to(target).as_posix() not in names:
             path.unlink()
     return target
 
@@ -61,15 +78,17 @@ def check_publishable(root: Path, scale: str) -> None:
         raise PublishError(f"dvc.yaml rebuilds {', '.join(listed)}; add {scale} to its list `published` first.")
     source = root / "results" / scale
     folder = f"results/{scale}"
-    missing = [name for name in [*record_names(), MANIFEST, "report/index.html"] if not (source / name).is_file()]
+    file = f"config/scales/{scale}.yaml"
+    settings = load_scale(root / file)
+    planned = record_names(settings, load_sheets(root))
+    missing = [name for name in [*planned, MANIFEST, "report/index.html"] if not (source / name).is_file()]
     if missing:
         more = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
         raise PublishError(f"{folder} is not finished: {missing[0]}{more} missing; run `{FINISH[scale]}` first.")
     manifest = read_manifest(source)
-    for phrase in faults(source, manifest):
+    for phrase in faults(source, manifest, planned):
         raise PublishError(f"{folder} cannot be published: {phrase}; run `{FINISH[scale]}` again.")
-    file = f"config/scales/{scale}.yaml"
-    for phrase in differences(manifest["config"]["settings"], load_scale(root / file)):
+    for phrase in differences(manifest["config"]["settings"], settings):
         raise PublishError(f"{folder} was not made with {file} ({phrase}); run `{FINISH[scale]}` again.")
 
 
@@ -118,11 +137,14 @@ class Comparison:
 
 def compare(ours: Path, published: Path) -> Comparison:
     """What in the results folder `ours` is identical to, agrees with, or differs from the folder `published`."""
+    names = sorted({*read_manifest(ours)["records"], *read_manifest(published)["records"]})
+    names = [name for name in names if not is_cost(name) and not is_picture(name)]  # those are the machine's
     cells = {
         "toy/w1.csv": seed_cells(ours, published, "toy/w1.csv", "w1"),
         "toy/loss_std.csv": seed_cells(ours, published, "toy/loss_std.csv", "loss_std"),
+        **run_cells(ours, published, [name for name in names if is_run(name)]),
     }
-    findings = [_finding(ours, published, name, cells) for name in record_names()]
+    findings = [_finding(ours, published, name, cells) for name in names]
     verdicts: list[Verdict] = [finding.verdict for finding in findings]
     findings += [
         _artefact(ours, published, name, max(verdicts, key=VERDICTS.index)) for name in _artefacts(ours, published)
@@ -137,7 +159,30 @@ def seed_cells(ours: Path, published: Path, name: str, quantity: str) -> list[Ce
     """One cell per row group (all columns but seed and the quantity) that both folders have."""
     if not (ours / name).is_file() or not (published / name).is_file():
         return []
-    frames = [pd.read_csv(folder / name) for folder in (ours, published)]
+    return _cells([pd.read_csv(folder / name) for folder in (ours, published)], quantity)
+
+
+def run_cells(ours: Path, published: Path, names: Sequence[str]) -> dict[str, list[Cell]]:
+    """One cell per task and method of the training runs, by the name of their folder."""
+    frames = []
+    for folder in (ours, published):
+        rows = [_run_row(folder, name) for name in names if (folder / name).is_file()]
+        frames.append(pd.DataFrame(rows, columns=["runs", "seed", "score"]).astype({"score": float}).dropna())
+    return {cell.where["runs"]: [cell] for cell in _cells(frames, "score")}
+
+
+def _run_row(folder: Path, name: str) -> tuple[str, int, float | None]:
+    record = json.loads((folder / name).read_text(encoding="utf-8"))
+    return _runs_of(name), record["seed"], record["score"]
+
+
+def _runs_of(name: str) -> str:
+    """Which runs a record belongs to: its name without the seed."""
+    return name.rpartition("/")[0].replace("runs/", "")
+
+
+def _cells(frames: Sequence[pd.DataFrame], quantity: str) -> list[Cell]:
+    """One cell per row group (all columns but seed and the quantity) of both frames."""
     keys = [column for column in frames[0].columns if column not in ("seed", quantity)]
     summaries = [frame.groupby(keys)[quantity].agg(["mean", "std", "count"]) for frame in frames]
     both = summaries[0].add_suffix("_ours").join(summaries[1].add_suffix("_published"), how="inner")
@@ -146,9 +191,10 @@ def seed_cells(ours: Path, published: Path, name: str, quantity: str) -> list[Ce
     allowed = STANDARD_ERRORS * np.sqrt(variance) + FLOOR[quantity]
     chance = 2 * stats.t.sf(STANDARD_ERRORS, np.maximum(1, num_ours + num_published - 2))
     columns = [both["mean_ours"].tolist(), both["mean_published"].tolist(), allowed.tolist(), chance.tolist()]
+    places = [place if isinstance(place, tuple) else (place,) for place in both.index.tolist()]
     return [
         Cell(quantity, dict(zip(keys, place, strict=True)), *numbers)
-        for place, *numbers in zip(both.index.tolist(), *columns, strict=True)
+        for place, *numbers in zip(places, *columns, strict=True)
     ]
 
 
@@ -171,6 +217,8 @@ def _finding(ours: Path, published: Path, name: str, cells: Mapping[str, Sequenc
         return Finding(name, "identical")
     if name == "theory/checks.csv":
         return _judge_checks(ours, published, name)
+    if is_run(name):
+        return Finding(name, *judge_run(cells.get(_runs_of(name), []), _run_cells_of(cells)))
     runs = {run_name(env, method): (env, method) for env in ENVIRONMENTS for method in METHODS}
     group = cells.get(name, cells["toy/w1.csv"])
     if name in runs:
@@ -178,6 +226,31 @@ def _finding(ours: Path, published: Path, name: str, cells: Mapping[str, Sequenc
     if not group:
         return Finding(name, "differs", "nothing in common to compare")
     return Finding(name, *judge(group))
+
+
+def judge_run(own: Sequence[Cell], suite: Sequence[Cell]) -> tuple[Verdict, str]:
+    """Whether the mean score that a training run belongs to is what other seeds would give.
+
+    Among many means some lie outside two standard errors by chance. One that does still agrees if the suite as a whole
+    does, unless it is twice as far off.
+    """
+    if not own:
+        return "differs", "no score to compare"
+    if own[0].excess <= 1:
+        return "agrees", "mean score within seed noise"
+    is_chance = own[0].excess <= 2 and judge(suite)[0] == "agrees"
+    return (
+        ("agrees", "mean score outside seed noise, as a few are by chance")
+        if is_chance
+        else (
+            "differs",
+            "mean score outside seed noise",
+        )
+    )
+
+
+def _run_cells_of(cells: Mapping[str, Sequence[Cell]]) -> list[Cell]:
+    return [cell for group in cells.values() for cell in group if cell.quantity == "score"]
 
 
 def _judge_checks(ours: Path, published: Path, name: str) -> Finding:
@@ -191,9 +264,14 @@ def _judge_checks(ours: Path, published: Path, name: str) -> Finding:
 
 
 def _same_content(first: Path, second: Path) -> bool:
-    """Equal bytes; for run records equal arrays, whatever their metadata (time and machine) says."""
+    """Equal bytes; of run records equal numbers, whatever they say of time, machine and versions."""
+    if first.read_bytes() == second.read_bytes():
+        return True
+    if first.suffix == ".json":
+        one, other = (json.loads(path.read_text(encoding="utf-8")) for path in (first, second))
+        return {**one, **dict.fromkeys(NOT_COMPARED)} == {**other, **dict.fromkeys(NOT_COMPARED)}
     if first.suffix != ".npz":
-        return first.read_bytes() == second.read_bytes()
+        return False
     with np.load(first, allow_pickle=False) as one, np.load(second, allow_pickle=False) as other:
         names = set(one.files) - {"metadata"}
         return names == set(other.files) - {"metadata"} and all(
@@ -225,6 +303,8 @@ def _artefact(ours: Path, published: Path, name: str, records: Verdict) -> Findi
             return Finding(name, "differs", words)
     if _same_content(ours / name, published / name):
         return Finding(name, "identical")
+    if Path(name).stem in MACHINE_DEPENDENT:
+        return Finding(name, "agrees", "shows times or pictures of the machine, which are not compared")
     if records == "identical":
         return Finding(name, "differs", "though made from identical records: the code or a library is another")
     return Finding(name, records, f"made from records of which the worst {records}")
@@ -285,8 +365,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     if read_manifest(target)["code"]["dirty"]:
         print("note: these results were made with uncommitted changes of the code.")
-    size = sum((target / name).stat().st_size for name in record_names()) / 1e6
-    print(f"published {len(record_names())} records ({size:.1f} MB) to {target}; `dvc repro` makes the rest from them.")
+    records = read_manifest(target)["records"]
+    size = sum(record["bytes"] for record in records.values()) / 1e6
+    print(f"published {len(records)} records ({size:.1f} MB) to {target}; `dvc repro` makes the rest from them.")
     return 0
 
 

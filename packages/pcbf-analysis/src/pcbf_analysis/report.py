@@ -1,20 +1,32 @@
-"""The report: one self-contained static page with the summary, tables, figures and provenance of a results folder."""
+"""The report: one self-contained static page with summary, claims, tables, figures, runs and provenance."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
+import io
+import itertools
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import numpy as np
+from PIL import Image
 
-from pcbf_analysis import artefacts, tables, theme
-from pcbf_analysis.records import ENVIRONMENTS, TOY_METHODS, Results, Setting, ToyRecord
+from pcbf_analysis import artefacts, claims, tables, theme
+from pcbf_analysis.claims.ledger import measured_text
+from pcbf_analysis.records import ENVIRONMENTS, TOY_METHODS, Results, Setting, ToyRecord, run_records, short_task
 from pcbf_analysis.tables import Column, Table
+from pcbf_core.records import RunRecord, canonical_json
+
+NUM_COLOURS = 128  # of the pictures on the page; the files beside it have all
+TONES = {"holds": "good", "fails": "bad"}
+BESIDE_PAPER = ("toy_w1", "paper_comparison")  # tables that show ours beside the paper's come first
+SPARK_SIZE = (72, 18)  # pixels of a learning curve
 
 
 @dataclass(frozen=True)
@@ -53,17 +65,45 @@ def render(results: Results) -> str:
         keep_trailing_newline=True,
     )
     computed = {label: artefact.compute(results) for label, artefact in artefacts.TABLES.items()}
+    ordered = [*(label for label in BESIDE_PAPER if label in computed), *computed]
+    findings = claims.decide(results)
+    runs = run_records(results)
     return environment.get_template("report.html").render(
         folder=artefacts.shown_path(results.root),
+        verdicts=[(verdict, count, TONES.get(verdict, "open")) for verdict, count in claims.counts(findings).items()],
+        claims=[claim_view(results, row) for row in claims.table(findings)],
+        claims_command=f"pcbf-claims --results {artefacts.shown_path(results.root)}",
+        claims_files=[name for name in ("claims.csv", "claims.md") if (results.root / name).exists()],
         bars=[w1_bar(computed["toy_w1"]), theory_bar(computed["theory_checks"])],
         chosen=chosen_coefficients(computed["toy_w1"]),
-        tables=[table_view(results, artefacts.TABLES[label], table) for label, table in computed.items()],
-        figures=[figure_view(results, artefact) for artefact in artefacts.FIGURES.values()],
+        tables=[table_view(results, artefacts.TABLES[label], computed[label]) for label in dict.fromkeys(ordered)],
+        figures=[figure_view(results, artefact) for artefact in artefacts.of_kind("figure").values()],
         runs=[run_view(results, env, method) for env in ENVIRONMENTS for method in TOY_METHODS],
+        tasks=task_views(runs),
+        num_runs=len(runs),
+        datasets=dataset_views(runs),
         manifest=flattened(results.manifest()),
         missing=tables.MISSING,
         no_records=theme.NO_RECORDS,
     )
+
+
+def claim_view(results: Results, row: Mapping[str, Any]) -> dict[str, Any]:
+    """What the template shows of a claim: the ledger's row, its tone and where its evidence lies."""
+    evidence = str(row["evidence"])
+    top = results.paper.resolve().parent.parent
+    file = top / evidence[1:] if evidence.startswith("/") else results.root.resolve() / evidence
+    is_near = file.exists() and results.root.resolve().is_relative_to(top if evidence.startswith("/") else "/")
+    address = os.path.relpath(file, results.root.resolve() / "report") if is_near and not file.is_dir() else ""
+    return {
+        **row,
+        "tone": TONES.get(row["verdict"], "open"),
+        "order": claims.VERDICTS.index(row["verdict"]),
+        "measured_text": measured_text(row),
+        "measured_key": "" if row["measured"] is None else f"{row['measured']:.9g}",
+        "evidence": evidence.removeprefix("/"),
+        "address": Path(address).as_posix() if address else "",
+    }
 
 
 def w1_bar(table: Table) -> Bar:
@@ -117,6 +157,7 @@ def table_view(results: Results, artefact: artefacts.TableArtefact, table: Table
     ]
     return {
         **_common(results, artefact),
+        "caption": tables.full_caption(table, artefact.caption),
         "columns": table.columns,
         "rows": rows,
         "is_long": len(rows) > tables.LONG_TABLE,
@@ -134,21 +175,109 @@ def cell_view(value: Any, text: str, column: Column) -> dict[str, Any]:
         key = f"{value:.9g}"
     else:
         key = text
-    return {"text": text, "key": key, "tone": ("good" if value else "bad") if truth else ""}
+    tone = ("good" if value else "bad") if truth else "best" if tables.is_bold(value) else ""
+    return {"text": text, "key": key, "tone": tone}
 
 
-def figure_view(results: Results, artefact: artefacts.FigureArtefact) -> dict[str, Any]:
-    """What the template shows of a figure: the made png as a data address, or None when it is not made yet."""
-    path = artefacts.output_path(results.root, artefact, "png")
+def figure_view(results: Results, artefact: artefacts.Artefact) -> dict[str, Any]:
+    """What the template shows of a figure: the made picture as a data address, or None when it is not made yet."""
+    file_format = "png" if "png" in artefact.formats else artefact.formats[0]
+    path = artefacts.output_path(results.root, artefact, file_format)
     content = path.read_bytes() if path.exists() else None
-    width, height = png_size(content) if content else (0, 0)
-    image = f"data:image/png;base64,{base64.b64encode(content).decode()}" if content else None
+    width, height = picture_size(content) if content else (0, 0)
+    image = None
+    if content:
+        light = light_png(content) if file_format == "png" else content
+        image = f"data:image/{file_format};base64,{base64.b64encode(light).decode()}"
     return {**_common(results, artefact), "image": image, "width": width, "height": height}
 
 
-def png_size(content: bytes) -> tuple[int, int]:
-    """Width and height from the header chunk of a png file."""
-    return int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")
+def picture_size(content: bytes) -> tuple[int, int]:
+    """Width and height of a picture."""
+    with Image.open(io.BytesIO(content)) as picture:
+        return picture.size
+
+
+def light_png(content: bytes) -> bytes:
+    """The picture in few colours, which is a third of the size and looks the same on a screen."""
+    with Image.open(io.BytesIO(content)) as picture:
+        few = picture.convert("RGB").quantize(NUM_COLOURS, dither=Image.Dither.NONE)
+    buffer = io.BytesIO()
+    few.save(buffer, format="png", optimize=True)
+    return min(content, buffer.getvalue(), key=len)
+
+
+def task_views(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
+    """What the template shows of the control runs: by task, then method, every seed."""
+    views = []
+    for task, group in itertools.groupby(sorted(runs, key=lambda run: run.task), key=lambda run: run.task):
+        members = sorted(group, key=lambda run: (theme.method_order(run.method), run.method, run.seed))
+        methods = [
+            method_view(name, list(seeds)) for name, seeds in itertools.groupby(members, key=lambda run: run.method)
+        ]
+        sources = sorted({str(run.dataset.get("source", "unknown")) for run in members})
+        named = {"name": task, "title": short_task(task), "num_runs": len(members), "sources": ", ".join(sources)}
+        views.append({**named, "methods": methods})
+    return views
+
+
+def method_view(name: str, runs: Sequence[RunRecord]) -> dict[str, Any]:
+    """All seeds of one method on one task, and the settings they share."""
+    label = theme.METHODS[name].label if name in theme.METHODS else name
+    configs = [{key: value for key, value in run.config.items() if key != "seeds"} for run in runs]
+    distinct = list({canonical_json(config): config for config in configs}.values())
+    text = json.dumps(distinct[0] if len(distinct) == 1 else distinct, indent=1, sort_keys=True, ensure_ascii=False)
+    return {"name": label, "seeds": [seed_view(run) for run in runs], "config": text}
+
+
+def seed_view(run: RunRecord) -> dict[str, Any]:
+    """One run: score, learning curve, the episodes behind the score, and the hashes of what it was made from."""
+    means = [evaluation.mean for evaluation in run.evaluations]
+    last = run.evaluations[-run.num_final_evaluations :] if run.evaluations else ()
+    return {
+        "seed": run.seed,
+        "score": tables.MISSING if run.score is None else f"{run.score:.1f}",
+        "key": "" if run.score is None else f"{run.score:.9g}",
+        "status": run.status,
+        "message": run.message,
+        "steps": run.steps,
+        "curve": curve_points(means),
+        "curve_text": "; ".join(f"{e.step}: {e.mean:.1f}" for e in run.evaluations),
+        "episodes": " | ".join(" ".join(f"{score:.0f}" for score in evaluation.scores) for evaluation in last),
+        "num_episodes": sum(len(evaluation.scores) for evaluation in last),
+        "config_hash": run.config_hash[:12],
+        "dataset": run.dataset.get("name", ""),
+        "dataset_hash": dataset_hash(run.dataset)[:12],
+    }
+
+
+def curve_points(values: Sequence[float]) -> str:
+    """A learning curve as points of an SVG line, scaled to its own range from zero."""
+    if len(values) < 2:
+        return ""
+    width, height = SPARK_SIZE
+    low, high = min(0.0, *values), max(1.0, *values)
+    places = np.linspace(2, width - 2, len(values))
+    return " ".join(
+        f"{x:.1f},{height - 2 - (height - 4) * (y - low) / (high - low):.1f}"
+        for x, y in zip(places, values, strict=True)
+    )
+
+
+def dataset_hash(dataset: Mapping[str, Any]) -> str:
+    """A hash over the SHA-256 of all files of a dataset; empty when a record names none."""
+    files = dataset.get("files") or {}
+    return hashlib.sha256(canonical_json(files).encode()).hexdigest() if files else ""
+
+
+def dataset_views(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
+    """The datasets behind the runs, each once: where they come from and the SHA-256 of their files."""
+    distinct = {canonical_json(run.dataset): run.dataset for run in runs}
+    ordered = sorted(distinct.items(), key=lambda item: (str(item[1].get("name")), item[0]))
+    return [
+        {"name": d.get("name", "unnamed"), "source": d.get("source", "unknown"), "facts": flattened(d)}
+        for _, d in ordered
+    ]
 
 
 def run_view(results: Results, env: str, method: str) -> dict[str, Any]:

@@ -27,6 +27,8 @@ METHODS = ("pcbf", "pcbf-independent", "value_flows")
 
 SCHEMA = Path("config/schemas/scale.schema.yaml")
 OVERRIDE_SOURCE = "--config"
+SELECTORS = ("tasks", "domains", "methods")  # words of `--config` that choose among the runs of a scale
+OTHER_WORDS = ("scale", *SELECTORS, "jobs_per_gpu")  # words of `--config` that are no section of a scale
 GRIDS = ("control_weights", "independent_control_weights", "dcfm_weights")
 
 
@@ -64,20 +66,26 @@ def load_scales(root: str | Path, config: Mapping[str, Any]) -> tuple[str, dict[
 
     Args:
       root: directory that holds config/scales.
-      config: what `--config` gave: `scale`, and sections whose values replace those of the files. Snakemake hands
-        values inside a section over as text (`toy={"num_steps": 50}` as "50"); they are read as JSON here.
+      config: what `--config` gave: `scale` and other words, and sections whose values replace those of the files.
+        Snakemake hands values inside a section over as text (`toy={"num_steps": 50}` as "50"); they are read as JSON.
     """
     directory = Path(root) / "config/scales"
     scale = config.get("scale", DEFAULT_SCALE)
     if scale not in SCALES:
         raise SettingsError(_unknown_scale(str(scale)))
-    overrides = {name: _read_text(value) for name, value in config.items() if name != "scale"}
-    known = ["scale", *_read_yaml(Path(root) / SCHEMA)["properties"]]
+    known = [*OTHER_WORDS, *_read_yaml(Path(root) / SCHEMA)["properties"]]
+    overrides = {name: _read_text(value) for name, value in config.items() if name not in OTHER_WORDS}
     for name, value in overrides.items():
         if name not in known:
             hint = suggestion(name, known) or f"; known are {', '.join(known)}"
             raise SettingsError(f"{OVERRIDE_SOURCE}: {name} = {_show(value)}: unknown key{hint}")
     return scale, {name: load_scale(directory / f"{name}.yaml", overrides) for name in SCALES}
+
+
+def selection(config: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What `--config tasks=... domains=... methods=...` selects among the runs of a scale: one name each, or a list."""
+    chosen = {part: config[part] for part in SELECTORS if part in config}
+    return {part: [value] if isinstance(value, str) else list(value) for part, value in chosen.items()}
 
 
 def toy_job(settings: Settings, environment: str, method: str) -> Settings:
@@ -262,12 +270,19 @@ def _allowed(schema: Mapping[str, Any], root: Settings) -> str:
     if "enum" in schema:
         return f"one of {', '.join(map(str, schema['enum']))}"
     match schema.get("type"):
+        case [*kinds]:
+            return " or ".join(_allowed({**schema, "type": kind}, root) for kind in kinds)
+        case "null":
+            return "null"
         case "object":
-            return f"a mapping with the keys {', '.join(schema['properties'])}"
+            keys = ", ".join(schema["properties"])
+            return f"a mapping with the keys {keys}" if keys else "a mapping"
         case "array":
             return f"a list, each item {_allowed(schema['items'], root)}" if "items" in schema else "a list"
         case "boolean":
             return "true or false"
+        case "string":
+            return f"the word {schema['pattern'].strip('^$')}" if "pattern" in schema else "a name"
         case kind:
             return " ".join(filter(None, [{"integer": "an integer"}.get(str(kind), "a number"), _bounds(schema)]))
 

@@ -6,8 +6,9 @@ import argparse
 import dataclasses
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +16,33 @@ os.environ.setdefault("MUJOCO_GL", "egl")
 
 from pcbf_baselines.datasets.tasks import PAPER_TASKS, TASKS, Task, datasets, find_task, tasks_tsv
 
-EXIT_ERROR, EXIT_DIVERGED, EXIT_STOPPED = 1, 3, 130
+EXIT_ERROR, EXIT_DIVERGED, EXIT_INTERRUPTED, EXIT_STOPPED = 1, 3, 130, 143
+METHODS_FILE = Path("config/methods.yaml")
 
 
 def _guarded(body: Callable[[], int]) -> int:
     """Run a command; what a user can mend is told in a line, not in a traceback."""
     from pcbf_baselines.datasets.download import DatasetError
-    from pcbf_baselines.runner import RunDiverged, RunError
+    from pcbf_baselines.locks import LockedError
+    from pcbf_baselines.runner import RunDiverged, RunError, RunStopped
 
     try:
         return body()
+    except RunStopped as error:
+        print(error, file=sys.stderr)
+        return EXIT_STOPPED
     except RunDiverged as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_DIVERGED
-    except (RunError, DatasetError, ValueError, ModuleNotFoundError) as error:
+    except (RunError, DatasetError, LockedError, ValueError, ModuleNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
+        return EXIT_ERROR
+    except OSError as error:
+        print(f"error: {error}; once that is mended the same command goes on from where it was", file=sys.stderr)
         return EXIT_ERROR
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on from the last checkpoint", file=sys.stderr)
-        return EXIT_STOPPED
+        return EXIT_INTERRUPTED
 
 
 def assignment(text: str) -> tuple[str, Any]:
@@ -109,6 +118,13 @@ def train_parser() -> argparse.ArgumentParser:
         help="setting of the method, such as control_weight=0.4 or hidden_sizes=[256,256]",
     )
     parser.add_argument("--settings", type=json.loads, default={}, help="settings of the method as one JSON object")
+    parser.add_argument(
+        "--methods-file",
+        type=Path,
+        default=METHODS_FILE,
+        help="settings of the methods per domain, which hold unless you set others (default: %(default)s)",
+    )
+    parser.add_argument("--no-domain-settings", action="store_true", help="leave the settings per domain out")
     _data_dir(parser)
     group = parser.add_argument_group("training")
     group.add_argument("--batch-size", type=int, default=256, help="transitions per step (default: %(default)s)")
@@ -126,6 +142,23 @@ def train_parser() -> argparse.ArgumentParser:
     )
     group.add_argument("--restart", action="store_true", help="forget what this run left behind and begin anew")
     _evaluation_options(parser)
+    group = parser.add_argument_group("as part of a campaign (see rules/train.smk)")
+    group.add_argument(
+        "--job",
+        type=json.loads,
+        metavar="JSON",
+        help="all settings in one: `run` (of RunSettings), and of the method `domain`, `default`, `method`, of which "
+        "later ones win; `default` counts as far as the method has it. Options of training and evaluation, --set, "
+        "--settings and --methods-file are not read then",
+    )
+    group.add_argument("--method-version", type=int, help="refuse to train if the method has another version here")
+    group.add_argument(
+        "--replace", action="store_true", help="replace records and checkpoints made with other settings"
+    )
+    group.add_argument(
+        "--receipt", type=Path, help="write here what was made; a seed that diverged counts as done then"
+    )
+    group.add_argument("--no-wait", action="store_true", help="refuse, if another process trains the same run")
     group = parser.add_argument_group("output")
     group.add_argument("--tensorboard", action="store_true", help="also write for TensorBoard, under OUT/tensorboard")
     group.add_argument("--wandb", metavar="PROJECT", help="also send to Weights & Biases")
@@ -152,6 +185,48 @@ def run_settings(options: argparse.Namespace, task: Task) -> Any:
     )
 
 
+def job_settings(job: Mapping[str, Any]) -> Any:
+    """Run settings of `--job`."""
+    from pcbf_baselines.evaluation import EvaluationSettings
+    from pcbf_baselines.runner import RunSettings
+    from pcbf_core.config import config_from
+
+    evaluation = config_from(EvaluationSettings, job["run"]["evaluation"])
+    return config_from(RunSettings, {**job["run"], "evaluation": evaluation})
+
+
+def job_method_settings(method: str, job: Mapping[str, Any]) -> dict[str, Any]:
+    """Method settings of `--job`: the domain's, the defaults as far as the method has them, its own."""
+    from pcbf_baselines.registry import METHODS
+    from pcbf_core.config import check_choice
+
+    check_choice("method", method, METHODS)
+    names = {field.name for field in dataclasses.fields(METHODS[method].config)}
+    defaults = {name: value for name, value in job["default"].items() if name in names}
+    return {**job["domain"], **defaults, **job["method"]}
+
+
+def method_settings(options: argparse.Namespace, task: Task) -> dict[str, Any]:
+    """Method settings of the command line over those of the task's domain."""
+    chosen = {**options.settings, **dict(pair for pairs in options.set for pair in pairs)}
+    return chosen if options.no_domain_settings else {**_domain_settings(options, task), **chosen}
+
+
+def _domain_settings(options: argparse.Namespace, task: Task) -> dict[str, Any]:
+    from pcbf_baselines.registry import METHODS, domain_settings
+    from pcbf_core.config import check_choice
+
+    check_choice("method", options.method, METHODS)
+    if not options.methods_file.is_file():
+        print(f"note: {options.methods_file} is not here; {options.method} keeps its defaults", file=sys.stderr)
+        return {}
+    try:
+        return domain_settings(options.method, task.name, options.methods_file)
+    except ValueError:
+        print(f"note: {options.methods_file} has no settings for {task.domain}; defaults are kept", file=sys.stderr)
+        return {}
+
+
 def train_main(arguments: Sequence[str] | None = None) -> int:
     options = train_parser().parse_args(arguments)
     return _guarded(lambda: _train(options))
@@ -161,8 +236,31 @@ def _train(options: argparse.Namespace) -> int:
     from pcbf_baselines import runner
 
     task = find_task(options.task)
-    settings = run_settings(options, task)
-    chosen = {**options.settings, **dict(pair for pairs in options.set for pair in pairs)}
+    paths = runner.RunPaths(options.out, options.task, options.method, tuple(options.seeds))
+    try:
+        records = _train_run(options, task)
+    except Exception as error:
+        if not isinstance(error, runner.RunDiverged) or not options.receipt:
+            runner.note_failure(paths, error)
+            raise
+        records = [runner.load_record(paths.record(seed)) for seed in options.seeds]
+    runner.forget_failure(paths)
+    diverged = [record for record in records if record.status == "diverged"]
+    if options.receipt:
+        runner.write_receipt(options.receipt, paths, records)
+    elif diverged:
+        raise runner.RunDiverged(f"{' '.join(record.message for record in diverged)} {runner.DIVERGED_REMEDY}")
+    return 0
+
+
+def _train_run(options: argparse.Namespace, task: Task) -> Sequence[Any]:
+    from pcbf_baselines import runner
+
+    if options.job is not None:
+        settings, chosen = job_settings(options.job), job_method_settings(options.method, options.job)
+    else:
+        settings, chosen = run_settings(options, task), method_settings(options, task)
+    _check_version(options)
     problem = runner.make_problem(
         options.task,
         options.method,
@@ -177,17 +275,31 @@ def _train(options: argparse.Namespace) -> int:
     if options.tensorboard:
         sinks.append(runner.tensorboard_sink(options.out / "tensorboard" / name))
     if options.wandb:
-        sinks.append(runner.wandb_sink(options.wandb, name, runner.run_config(problem, settings, options.seeds)))
-    runner.run(
+        sinks.append(runner.wandb_sink(options.wandb, name, runner.run_config(problem, settings)))
+    received: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
+    return runner.run(
         problem,
         settings,
         options.seeds,
         options.out,
         checkpoint_every=options.checkpoint_every,
         restart=options.restart,
+        replace=options.replace,
+        wait=not options.no_wait,
+        should_stop=lambda: bool(received),
         sinks=sinks,
     )
-    return 0
+
+
+def _check_version(options: argparse.Namespace) -> None:
+    from pcbf_baselines.registry import METHODS
+
+    if options.method_version is not None and options.method_version != METHODS[options.method].version:
+        raise ValueError(
+            f"version {options.method_version} of {options.method} is asked for, this code has version "
+            f"{METHODS[options.method].version}; config/methods.tsv and pcbf_baselines.registry must agree."
+        )
 
 
 # --- pcbf-evaluate ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 from pcbf_baselines.bc import BehaviorCloning, BehaviorCloningConfig
 from pcbf_baselines.c51 import C51, C51Config
 from pcbf_baselines.codac import CODAC, CODACConfig
+from pcbf_baselines.datasets.tasks import load_plugins
 from pcbf_baselines.floq import FloQ, FloQConfig
 from pcbf_baselines.fql import FQL, FQLConfig
 from pcbf_baselines.iql import IQL, IQLConfig
@@ -61,8 +63,16 @@ METHODS: dict[str, Method] = {
 }
 
 
+def register_method(method: Method) -> Method:
+    """`method`, which `make_agent` and the commands know from now on; the name of another method raises."""
+    if METHODS.setdefault(method.name, method) != method:
+        raise ValueError(f"a method called {method.name!r} exists with other values; choose another name.")
+    return method
+
+
 def make_config(name: str, settings: Mapping[str, Any] | None = None) -> Any:
     """The method's config from plain settings; `variant` names a form of PCBF (`PCBFConfig.variant`)."""
+    load_plugins()
     check_choice("method", name, METHODS)
     config = METHODS[name].config
     values = dict(settings or {})
@@ -78,6 +88,12 @@ def make_agent(name: str, spec: TaskSpec, settings: Mapping[str, Any] | None = N
     return METHODS[name].agent(config, spec)
 
 
+@cache
+def _parsed(text: str) -> dict[str, Any]:
+    """The YAML of `text`, parsed once."""
+    return yaml.safe_load(text)
+
+
 def domain_settings(method: str, domain: str, path: Path = Path("config/methods.yaml")) -> dict[str, Any]:
     """The settings of a method on a domain or task, as `config/methods.yaml` gives them, its discount included.
 
@@ -85,7 +101,7 @@ def domain_settings(method: str, domain: str, path: Path = Path("config/methods.
       domain: a domain of that file, or the name of a task of such a domain (`pen-cloned-v1`).
       path: the file.
     """
-    table = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    table = _parsed(Path(path).read_text(encoding="utf-8"))
     check_choice("method", method, METHODS)
     domains = table["domains"]
     if domain not in domains:

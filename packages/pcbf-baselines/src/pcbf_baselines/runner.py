@@ -6,12 +6,19 @@ A run lives in a results directory:
   checkpoints/<task>/<method>/<group>.npz   the whole state at the last checkpoint
   metrics/<task>/<method>/seed<k>.csv       means of the training metrics over every `log_every` steps
   progress/train-<task>-<method>-<group>.json, cost/<task>/<method>/<group>.json
+  failures/train-<task>-<method>-<group>.json   why the last call failed, if it did
+  locks/<task>/<method>/seed<k>.lock        held while a process trains the seed, so that there is never a second one
+
+A record says nothing of the group it was trained in. With `across="map"` its bytes do not depend on the group either;
+"vmap" batches the seeds into the same matrix products, which on accelerators changes the rounding.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
+import hashlib
 import io
 import json
 import math
@@ -30,9 +37,10 @@ import numpy as np
 from pcbf_baselines.datasets import DATA_DIR, Scaling, Source, find_task, load_task
 from pcbf_baselines.datasets.pixels import HostFrames
 from pcbf_baselines.evaluation import EvaluationSettings, TaskEvaluator
+from pcbf_baselines.locks import held
 from pcbf_baselines.progress import Progress
 from pcbf_core.agent import Agent
-from pcbf_core.checkpoint import CheckpointError, restore_checkpoint, save_checkpoint
+from pcbf_core.checkpoint import CheckpointError, check_config, read_header, restore_checkpoint, save_checkpoint
 from pcbf_core.config import check_choice, check_range
 from pcbf_core.files import atomic_write
 from pcbf_core.learner import LearnerState
@@ -51,6 +59,7 @@ from pcbf_core.training import init_many, train_chunk
 from pcbf_core.types import Metrics, TaskSpec
 
 DIVERGED = 1e12  # a metric beyond this counts as diverged
+CHECKPOINT_SECONDS = 300.0  # a checkpoint at least this often, so that a kill costs little
 Evaluator = Callable[[Agent, LearnerState, int], Evaluation]
 
 
@@ -62,6 +71,10 @@ class RunDiverged(RunError):
     """A run that stopped because its numbers stopped being numbers."""
 
 
+class RunStopped(RunError):
+    """A run that was asked to stop, and did so right after a checkpoint."""
+
+
 @dataclass(frozen=True)
 class RunSettings:
     """What a run does, besides the method's own settings.
@@ -69,6 +82,7 @@ class RunSettings:
     Attributes:
       steps, batch_size: gradient steps, and transitions per step.
       eval_every: steps between evaluations; the last step is always evaluated.
+      eval_from: steps before which nothing is evaluated.
       log_every: steps per compiled call and per row of the metrics file.
       standardise: observations to zero mean and unit deviation, by statistics of the data.
       reward_scale: factor on every reward.
@@ -80,6 +94,7 @@ class RunSettings:
     steps: int = 1_000_000
     batch_size: int = 256
     eval_every: int = 100_000
+    eval_from: int = 0
     log_every: int = 1000
     standardise: bool = False
     reward_scale: float = 1.0
@@ -152,6 +167,13 @@ class RunPaths:
     def progress(self) -> Path:
         return self.results / "progress" / f"{self.job}.json"
 
+    @property
+    def failure(self) -> Path:
+        return self.results / "failures" / f"{self.job}.json"
+
+    def lock(self, seed: int) -> Path:
+        return self.results / "locks" / self.task / self.method / f"seed{seed}.lock"
+
     def record(self, seed: int) -> Path:
         return record_path(self.results, self.task, self.method, seed)
 
@@ -206,13 +228,12 @@ def with_discount(config: type, settings: Mapping[str, Any], discount: float) ->
     return {**({"discount": discount} if "discount" in names else {}), **settings}
 
 
-def run_config(problem: Problem, settings: RunSettings, seeds: Sequence[int]) -> dict[str, Any]:
-    """Everything that decides the numbers of a run, as JSON values."""
+def run_config(problem: Problem, settings: RunSettings) -> dict[str, Any]:
+    """Everything that decides the numbers of a run besides its seed, as JSON values."""
     agent_config = getattr(problem.agent, "config", None)
     config = {
         "task": problem.task,
         "method": problem.method,
-        "seeds": list(seeds),
         "agent": dataclasses.asdict(agent_config) if dataclasses.is_dataclass(agent_config) else {},  # type: ignore[arg-type]
         "spec": dataclasses.asdict(problem.spec),
         "run": dataclasses.asdict(settings),
@@ -241,32 +262,61 @@ def run(
     *,
     checkpoint_every: int | None = None,
     restart: bool = False,
+    replace: bool = False,
+    wait: bool = True,
+    should_stop: Callable[[], bool] = lambda: False,
     log: IO[str] = sys.stderr,
     sinks: Sequence[Callable[[int, int, Mapping[str, float]], None]] = (),
 ) -> list[RunRecord]:
     """Records of all seeds, trained from the beginning or from the last checkpoint.
 
+    A seed that diverges gets a record that says so, and the others go on; if all do, `RunDiverged` is raised.
+
     Args:
-      checkpoint_every: steps between checkpoints besides those at evaluations.
+      checkpoint_every: steps between checkpoints besides those at evaluations and every few minutes.
       restart: forget what earlier calls left behind.
+      replace: forget only what was made under another config or cannot be read any more, instead of refusing it.
+      wait: if another process trains one of the seeds, wait for it instead of raising `LockedError`.
+      should_stop: asked between compiled calls; if it says so, a checkpoint is made and `RunStopped` raised.
       log: where the progress line goes.
       sinks: also told (seed, step, metrics) at every row of the metrics files.
     """
-    paths = RunPaths(Path(results), problem.task, problem.method, tuple(seeds))
+    group = RunPaths(Path(results), problem.task, problem.method, tuple(seeds))
     if len(set(seeds)) != len(seeds) or not seeds:
         raise ValueError(f"`seeds={list(seeds)}` must be one or more different numbers.")
-    config = run_config(problem, settings, seeds)
-    _sweep(paths)
-    if restart:
-        _forget(paths)
-    records = finished_records(paths, config)
-    if records is not None:
-        print(f"{paths.job} is finished: {_scores(records)}", file=log)
-        return records
+    config = run_config(problem, settings)
+    with held([group.lock(seed) for seed in seeds], wait=wait, log=log):
+        _sweep(group)
+        if restart:
+            _forget(group)
+        elif replace:
+            _forget_others(group, config, log)
+        done = finished_records(group, config)
+        if missing := [seed for seed in seeds if seed not in done]:
+            # a checkpoint of the whole group is worth more than the records some of its seeds already have
+            paths = group if group.checkpoint.exists() else dataclasses.replace(group, seeds=tuple(missing))
+            options = {"checkpoint_every": checkpoint_every, "should_stop": should_stop, "log": log, "sinks": sinks}
+            done |= {record.seed: record for record in _train(problem, settings, paths, config, **options)}
+    records = [done[seed] for seed in seeds]
+    print(f"{group.job} is finished: {_scores(records)}", file=log)
+    if all(record.status == "diverged" for record in records):
+        reasons = " ".join(record.message for record in records)
+        raise RunDiverged(f"{group.job} diverged: {reasons} {DIVERGED_REMEDY}")
+    return records
+
+
+DIVERGED_REMEDY = "Change the settings (a smaller learning rate, gradient clipping), or pass --restart to try again."
+
+
+def _train(
+    problem: Problem, settings: RunSettings, paths: RunPaths, config: Mapping[str, Any], *, log: IO[str], **options: Any
+) -> list[RunRecord]:
     state = _begin_or_resume(problem, paths, config, log)
-    for seed in seeds:
+    diverged = {seed: record for seed, record in finished_records(paths, config).items() if record.status == "diverged"}
+    for seed in set(paths.seeds) - set(diverged):
         trim_metrics(paths.metrics(seed), state.step)
-    loop = _Loop(problem, settings, paths, config, state, checkpoint_every, log, sinks)
+    loop = _Loop(problem, settings, paths, config, state, log=log, **options)
+    loop.diverged = {paths.seeds.index(seed): record for seed, record in diverged.items()}
     try:
         loop.train()
     finally:
@@ -276,23 +326,17 @@ def run(
     return loop.finish()
 
 
-def finished_records(paths: RunPaths, config: Mapping[str, Any]) -> list[RunRecord] | None:
-    """The records of a group that needs no more training; None if some are missing.
-
-    Records of another config, and of a run that diverged, raise.
-    """
+def finished_records(paths: RunPaths, config: Mapping[str, Any]) -> dict[int, RunRecord]:
+    """The records of the seeds that need no more training, by seed; a record of another config raises."""
     found = [load_record(paths.record(seed)) for seed in paths.seeds if paths.record(seed).exists()]
     for record in found:
-        where = paths.record(record.seed)
         if lines := list(differences(record.config, config, "record", "now")):
             shown = "\n".join(f"  {line}" for line in lines)
             raise RunError(
-                f"{where} was made under another config:\n{shown}\n"
+                f"{paths.record(record.seed)} was made under another config:\n{shown}\n"
                 "Use that config, another output directory, or --restart to replace it."
             )
-        if record.status == "diverged":
-            raise RunDiverged(f"{where}: {record.message} Change the settings, or pass --restart to try again.")
-    return found if len(found) == len(paths.seeds) else None
+    return {record.seed: record for record in found}
 
 
 def _own_files(paths: RunPaths) -> tuple[Path, ...]:
@@ -302,6 +346,33 @@ def _own_files(paths: RunPaths) -> tuple[Path, ...]:
 def _forget(paths: RunPaths) -> None:
     for file in _own_files(paths):
         file.unlink(missing_ok=True)
+
+
+def _forget_others(paths: RunPaths, config: Mapping[str, Any], log: IO[str]) -> None:
+    """Remove records and a checkpoint of another config; move what cannot be read aside."""
+    for seed in paths.seeds:
+        one = dataclasses.replace(paths, seeds=(seed,))
+        _remove_unless(lambda one=one: finished_records(one, config), one.record(seed), log)
+    if paths.checkpoint.exists():
+        _remove_unless(lambda: _check_checkpoint(paths, config), paths.checkpoint, log)
+
+
+def _check_checkpoint(paths: RunPaths, config: Mapping[str, Any]) -> None:
+    check_config(paths.checkpoint, read_header(paths.checkpoint), _group_config(paths, config))
+
+
+def _remove_unless(check: Callable[[], Any], file: Path, log: IO[str]) -> None:
+    try:
+        check()
+    except (RunError, CheckpointError, ValueError) as error:
+        aside = file.with_name(f"{file.name}.old")
+        file.replace(aside)
+        print(f"{error}\n{file} was moved to {aside.name}; the run begins anew", file=log)
+
+
+def _group_config(paths: RunPaths, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of a checkpoint, which holds the states of a whole group."""
+    return {**config, "seeds": list(paths.seeds)}
 
 
 def _sweep(paths: RunPaths) -> None:
@@ -318,7 +389,7 @@ def _begin_or_resume(problem: Problem, paths: RunPaths, config: Mapping[str, Any
     if not paths.checkpoint.exists():
         return RunState(states, train_keys, 0, [[] for _ in paths.seeds])
     template = _checkpoint_tree(states, train_keys, problem.scaling)
-    tree, header = restore_checkpoint(paths.checkpoint, template, config=config)
+    tree, header = restore_checkpoint(paths.checkpoint, template, config=_group_config(paths, config))
     evaluations = [[evaluation_from(item) for item in each] for each in header["extra"]["evaluations"]]
     print(f"{paths.job}: going on from step {header['step']}", file=log)
     return RunState(tree["states"], tree["keys"], header["step"], evaluations)
@@ -343,14 +414,18 @@ class _Loop:
         paths: RunPaths,
         config: Mapping[str, Any],
         state: RunState,
+        *,
         checkpoint_every: int | None,
+        should_stop: Callable[[], bool],
         log: IO[str],
         sinks: Sequence[Callable[[int, int, Mapping[str, float]], None]],
     ) -> None:
         self.problem, self.settings, self.paths, self.config = problem, settings, paths, config
-        self.state, self.checkpoint_every, self.sinks = state, checkpoint_every, sinks
+        self.state, self.checkpoint_every, self.sinks, self.should_stop = state, checkpoint_every, sinks, should_stop
         self.line = ProgressLine(log, settings.steps, state.step)
-        self.progress = Progress(paths.progress, paths.job, settings.steps)
+        self.progress = Progress(paths.progress, paths.job, settings.steps, first=state.step)
+        self.saved = time.monotonic()
+        self.diverged: dict[int, RunRecord] = {}
         self.seconds = {"train": 0.0, "evaluate": 0.0}
         self.first_step = state.step
 
@@ -362,20 +437,35 @@ class _Loop:
             num_steps = min(settings.log_every, settings.steps - state.step)
             states, metrics = self._chunk(num_steps)
             histories = {name: np.asarray(values, np.float64) for name, values in metrics.items()}
-            self._stop_if_diverged(histories)
+            self._note_diverged(histories)
+            if len(self.diverged) == len(self.paths.seeds):
+                return  # the last good checkpoint is kept
             state.states, state.step = states, state.step + num_steps
             self.seconds["train"] += time.perf_counter() - start
-            rows = [{name: float(values[i].mean()) for name, values in histories.items()} for i in self._learners()]
+            rows = {i: {name: float(values[i].mean()) for name, values in histories.items()} for i in self._alive()}
             self._log(rows)
-            if self._is_due(settings.eval_every):
+            if self._is_due(settings.eval_every) and state.step >= min(settings.eval_from, settings.steps):
                 self._evaluate()
-            if self._is_due(settings.eval_every) or (self.checkpoint_every and self._is_due(self.checkpoint_every)):
+            is_asked = self.should_stop()
+            if is_asked or self._is_checkpoint_due():
                 self._save()
             self.progress(state.step)
-            self.line(state.step, rows[0])
+            self.line(state.step, next(iter(rows.values())))
+            if is_asked and state.step < settings.steps:
+                raise RunStopped(
+                    f"{self.paths.job} was stopped at step {state.step}; the same command goes on from there."
+                )
 
-    def _learners(self) -> range:
-        return range(len(self.paths.seeds))
+    def _alive(self) -> list[int]:
+        """Indices of the learners that have not diverged; the others are carried along and ignored."""
+        return [index for index in range(len(self.paths.seeds)) if index not in self.diverged]
+
+    def _is_checkpoint_due(self) -> bool:
+        return (
+            self._is_due(self.settings.eval_every)
+            or (self.checkpoint_every is not None and self._is_due(self.checkpoint_every))
+            or time.monotonic() - self.saved > CHECKPOINT_SECONDS
+        )
 
     def _is_due(self, every: int) -> bool:
         """Whether a multiple of `every` was reached or passed in the last call, or the run is at its end."""
@@ -401,41 +491,37 @@ class _Loop:
             across=self.settings.across,
         )
 
-    def _stop_if_diverged(self, histories: Mapping[str, np.ndarray]) -> None:
-        """Write a record for every learner whose metrics are no numbers any more, then raise."""
-        reasons = {}
-        for index, seed in enumerate(self.paths.seeds):
+    def _note_diverged(self, histories: Mapping[str, np.ndarray]) -> None:
+        """Write a record for every learner whose metrics are no numbers any more."""
+        for index in self._alive():
             for name, values in histories.items():
                 bad = np.flatnonzero(~(np.abs(values[index]) < DIVERGED))
                 if len(bad):
-                    where = self.state.step + int(bad[0]) + 1
-                    reasons.setdefault(index, f"{name} became {values[index][bad[0]]} at step {where} of seed {seed}.")
-        if not reasons:
-            return
-        for index, reason in reasons.items():
-            save_record(self.paths.record(self.paths.seeds[index]), self._record(index, "diverged", reason))
-        kept = self.paths.checkpoint if self.paths.checkpoint.exists() else "none was made yet"
-        raise RunDiverged(
-            f"{self.paths.job} diverged: {' '.join(reasons.values())} The last good checkpoint is kept ({kept}); "
-            "change the settings (a smaller learning rate, gradient clipping), or pass --restart to try again."
-        )
+                    where, seed = self.state.step + int(bad[0]) + 1, self.paths.seeds[index]
+                    reason = f"{name} became {values[index][bad[0]]} at step {where} of seed {seed}."
+                    self.diverged[index] = self._record(index, "diverged", reason)
+                    save_record(self.paths.record(seed), self.diverged[index])
+                    self.line.note(f"{self.paths.job} diverged: {reason}")
+                    break
 
-    def _log(self, rows: Sequence[Mapping[str, float]]) -> None:
-        for seed, row in zip(self.paths.seeds, rows, strict=True):
+    def _log(self, rows: Mapping[int, Mapping[str, float]]) -> None:
+        for index, row in rows.items():
+            seed = self.paths.seeds[index]
             append_metrics(self.paths.metrics(seed), self.state.step, row)
             for sink in self.sinks:
                 sink(seed, self.state.step, row)
 
     def _evaluate(self) -> None:
         start = time.perf_counter()
-        for index, seed in enumerate(self.paths.seeds):
+        for index in self._alive():
+            seed = self.paths.seeds[index]
             one = jax.tree.map(lambda x, i=index: x[i], self.state.states)
             evaluation = self.problem.evaluate(self.problem.agent, one, self.state.step)
             self.state.evaluations[index].append(evaluation)
             for sink in self.sinks:
                 sink(seed, self.state.step, {"score": evaluation.mean})
         self.seconds["evaluate"] += time.perf_counter() - start
-        means = ", ".join(f"{each[-1].mean:.1f}" for each in self.state.evaluations)
+        means = ", ".join(f"{self.state.evaluations[index][-1].mean:.1f}" for index in self._alive())
         self.line.note(f"step {self.state.step}: score {means}")
 
     def _save(self) -> None:
@@ -444,9 +530,10 @@ class _Loop:
             self.paths.checkpoint,
             _checkpoint_tree(state.states, state.keys, self.problem.scaling),
             step=state.step,
-            config=self.config,
+            config=_group_config(self.paths, self.config),
             extra={"evaluations": [[dataclasses.asdict(item) for item in each] for each in state.evaluations]},
         )
+        self.saved = time.monotonic()
 
     def _record(self, index: int, status: Literal["finished", "diverged"], message: str = "") -> RunRecord:
         seed = self.paths.seeds[index]
@@ -467,17 +554,18 @@ class _Loop:
         )
 
     def finish(self) -> list[RunRecord]:
-        """Write the records of a run that has reached its last step."""
-        records = [self._record(index, "finished") for index in self._learners()]
+        """The records of all seeds; those that have reached the last step are written."""
+        finished = [self._record(index, "finished") for index in self._alive()]
         self._write_cost()
-        for record in records:
+        for record in finished:
             save_record(self.paths.record(record.seed), record)
-        self.line.note(f"{self.paths.job} is finished: {_scores(records)}")
-        return records
+        return [*finished, *self.diverged.values()]
 
     def _write_cost(self) -> None:
         """Time and memory of this call; apart from the record, which must not depend on the machine's mood."""
         trained = self.state.step - self.first_step
+        if not trained:
+            return  # the call that trained has written it
         cost = {
             "seeds": list(self.paths.seeds),
             "first_step": self.first_step,
@@ -491,6 +579,33 @@ class _Loop:
         }
         with atomic_write(self.paths.cost) as file:
             json.dump(cost, file, indent=1)
+
+
+# --- what others may want to know of a run ---------------------------------------------------------
+
+
+def write_receipt(path: Path, paths: RunPaths, records: Sequence[RunRecord]) -> None:
+    """Say in a small file which records a finished group has, by their names in the results directory and hashes."""
+    made = {
+        paths.record(record.seed).relative_to(paths.results).as_posix(): {
+            "status": record.status,
+            "sha256": hashlib.sha256(paths.record(record.seed).read_bytes()).hexdigest(),
+        }
+        for record in records
+    }
+    receipt = {"task": paths.task, "method": paths.method, "seeds": list(paths.seeds), "records": made}
+    with atomic_write(path) as file:
+        file.write(json.dumps(receipt, indent=1, sort_keys=True) + "\n")
+
+
+def note_failure(paths: RunPaths, error: BaseException) -> None:
+    """Keep the reason why a run could not go on, for `pcbf-status`."""
+    with contextlib.suppress(OSError), atomic_write(paths.failure) as file:
+        json.dump({"job": paths.job, "reason": str(error) or type(error).__name__}, file)
+
+
+def forget_failure(paths: RunPaths) -> None:
+    paths.failure.unlink(missing_ok=True)
 
 
 def _scores(records: Sequence[RunRecord]) -> str:
@@ -618,8 +733,6 @@ class Restored:
 
 def restore_run(path: Path, make_agent: Callable[..., Agent] | None = None) -> Restored:
     """The agent, states and scaling of a checkpoint."""
-    from pcbf_core.checkpoint import read_header
-
     config = read_header(path)["config"]
     values = config["spec"]
     spec = TaskSpec(
@@ -655,6 +768,7 @@ __all__ = [
     "RunError",
     "RunPaths",
     "RunSettings",
+    "RunStopped",
     "finished_records",
     "make_problem",
     "restore_run",

@@ -178,16 +178,16 @@ def flow_picture(
     live = jnp.array(process.live_states)
     nothing = jnp.zeros((len(live), 0))
     laws = [process.return_law(s) for s in process.live_states]
-    low = np.array([law.quantile(0.0) - 1.5 for law in laws])
-    high = np.array([law.quantile(0.999) + 1.5 for law in laws])
-    values = np.linspace(low, high, 240, axis=1)
+    low = np.array([law.quantile(0.0) - 5.0 for law in laws])
+    high = np.array([law.quantile(0.999) + 5.0 for law in laws])
+    values = np.linspace(low, high, 400, axis=1)
     arrow_times = np.linspace(0, 0.95, 12)
     arrow_points = np.linspace(np.minimum(low, -3), np.maximum(high, 3), 16, axis=1)
 
     def picture(state: LearnerState, values: Array, points: Array) -> tuple[Array, Array, Array]:
         particles = noise_at_levels(even_levels(NUM_PARTICLES))
         paths = critic.trajectories(state, live, nothing, particles, NUM_PATH_STEPS)
-        density = jax.vmap(lambda s, x: critic.density(state, s, jnp.zeros(0), x, num_steps))(live, values)
+        density = jax.vmap(lambda s, x: critic.density(state, s, jnp.zeros(0), x, num_steps, 8001))(live, values)
         field = critic.ensemble(state.params["critic"], live, nothing, sample_axes=1)
         arrows = jax.vmap(lambda t: field(t, points[None])[0])(jnp.asarray(arrow_times, jnp.float32))
         return paths, density, arrows

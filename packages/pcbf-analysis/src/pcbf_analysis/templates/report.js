@@ -15,3 +15,17 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
+
+// A press on a verdict shows the claims that have it; so does a tile of the summary.
+for (const group of document.querySelectorAll("[data-filter]")) {
+  const rows = document.getElementById(group.dataset.filter).tBodies[0].rows;
+  const buttons = [...group.querySelectorAll("button")];
+  const choose = (verdict) => {
+    buttons.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.verdict === verdict)));
+    for (const row of rows) row.hidden = verdict !== "" && row.dataset.verdict !== verdict;
+  };
+  buttons.forEach((button) => button.addEventListener("click", () => choose(button.dataset.verdict)));
+  for (const tile of document.querySelectorAll("[data-choose]")) {
+    tile.addEventListener("click", () => choose(tile.dataset.choose));
+  }
+}

@@ -13,7 +13,7 @@ from pcbf_baselines.datasets import adroit, ogbench
 from pcbf_baselines.datasets.download import DatasetError
 from pcbf_baselines.datasets.pixels import NUM_FRAMES, FrameDataset, HostFrames, frame_index
 from pcbf_baselines.datasets.rows import DatasetInfo, Rows
-from pcbf_baselines.datasets.tasks import EXTRA_TASKS, PAPER_TASKS, TASKS, Task, find_task
+from pcbf_baselines.datasets.tasks import EXTRA_TASKS, PAPER_TASKS, TASKS, Task, find_task, register_task
 from pcbf_core.agent import BatchSource
 from pcbf_core.training import Dataset
 from pcbf_core.types import TaskSpec, Transition
@@ -31,6 +31,7 @@ __all__ = [
     "load",
     "load_rows",
     "load_task",
+    "register_task",
 ]
 
 DATA_DIR = Path("data/raw")
@@ -77,7 +78,7 @@ def load(
 
 def load_rows(task: Task, data_dir: Path) -> tuple[Rows, DatasetInfo]:
     """Checked rows of the task's dataset on the host."""
-    if task.kind == "adroit":
+    if task.is_minari:
         return adroit.load_rows(task, data_dir)
     return ogbench.load_rows(task, data_dir)
 
@@ -173,7 +174,7 @@ def return_range(task: Task, info: DatasetInfo, discount: float) -> tuple[float,
     if not 0 <= discount < 1:
         raise ValueError(f"`discount={discount}` leaves the return range unbounded; pass 0 <= discount < 1.")
     low, high = info.reward_range
-    if task.kind != "adroit":
+    if not task.is_minari:
         low, high = min(low, -1.0), 0.0
     if not low < high:
         raise ValueError(f"every reward of {info.name} is {low}; a return range needs two different ones.")

@@ -1,4 +1,4 @@
-"""D4RL Adroit data through Minari, with the rewards and stops of D4RL, and D4RL-normalised scores."""
+"""Minari data. Adroit: with the rewards and stops of D4RL, and D4RL-normalised scores; other sets as they are."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ REFERENCE_RETURNS = {
     "hammer": (-274.856578, 12794.134825156867),
     "relocate": (-6.425911, 4233.877797728884),
 }
+REACHING = ("door", "hammer", "relocate")  # have a distance term
 RECEIPT = "pcbf.json"
 EARLY_STEPS = 8  # steps of an episode in which only the hand moves
 
@@ -61,18 +62,37 @@ def minari_folder(data_dir: Path) -> Iterator[Path]:
 
 
 def load_rows(task: Task, data_dir: Path) -> tuple[Rows, DatasetInfo]:
-    """The rows of an Adroit dataset with D4RL's rewards; `terminal` where the episode ended or the pen fell."""
+    """The rows of a Minari dataset; `terminal` where an episode terminated.
+
+    Adroit gets D4RL's rewards, and its pen episodes end where the pen falls: what was recorded after that
+    is left out.
+    """
     receipt = check_dataset(task, data_dir)
-    hand = hand_of(task)
+    hand = hand_of(task) if task.kind == "adroit" else ""
+    episodes = _episodes(task, data_dir)
+    is_paid = hand in REACHING and distance_slope(hand, episodes) > 0
+    rows = _join([_episode_rows(hand, episode, is_paid) for episode in episodes])
+    largest = max(float(np.abs(episode.actions).max()) for episode in episodes)
+    details: dict[str, Any] = {"local": receipt.get("local"), "largest_action": largest}
+    if hand:
+        left_out = sum(len(episode.actions) for episode in episodes) - rows.num_transitions
+        details |= {"distance_sign_corrected": is_paid, "steps_after_drop_left_out": left_out}
+    return rows, summarise(task.dataset, rows, receipt["source"], receipt["files"], details)
+
+
+def _episodes(task: Task, data_dir: Path) -> list[Any]:
     with minari_folder(data_dir), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import minari
 
-        episodes = list(minari.load_dataset(task.dataset).iterate_episodes())
-    is_paid = hand != "pen" and distance_slope(hand, episodes) > 0
-    rows = _join([_episode_rows(hand, episode, is_paid) for episode in episodes])
-    details = {"local": receipt.get("local"), "distance_sign_corrected": is_paid}
-    return rows, summarise(task.dataset, rows, receipt["source"], receipt["files"], details)
+        try:
+            episodes = list(minari.load_dataset(task.dataset).iterate_episodes())
+        except (OSError, KeyError, ValueError) as error:
+            folder = dataset_folder(task, data_dir)
+            raise DatasetError(f"{folder} cannot be read as a Minari dataset ({error}). {_remedy(folder)}") from error
+    if not episodes:
+        raise DatasetError(f"{dataset_folder(task, data_dir)} holds no episode; fetch or make it again.")
+    return episodes
 
 
 def distance_slope(hand: str, episodes: Sequence[Any]) -> float:
@@ -92,7 +112,7 @@ def distance_slope(hand: str, episodes: Sequence[Any]) -> float:
 
 
 def _episode_rows(hand: str, episode: Any, is_paid: bool) -> dict[str, np.ndarray]:
-    """Arrays of one episode, padded by a closing row."""
+    """Arrays of one episode up to its first terminal step, padded by a closing row."""
     observation = np.asarray(episode.observations)
     reward = np.asarray(episode.rewards, np.float64)
     terminal = np.asarray(episode.terminations, bool)
@@ -100,7 +120,9 @@ def _episode_rows(hand: str, episode: Any, is_paid: bool) -> dict[str, np.ndarra
         terminal = terminal | is_dropped(observation[1:])
     if is_paid:
         reward = corrected_reward(hand, reward, observation[1:])
-    action = clip_actions(np.asarray(episode.actions))
+    length = int(terminal.argmax()) + 1 if terminal.any() else len(terminal)
+    observation, reward, terminal = observation[: length + 1], reward[:length], terminal[:length]
+    action = clip_actions(np.asarray(episode.actions)[:length])
     return {
         "observation": observation.astype(np.float32),
         "action": np.concatenate([action, np.zeros_like(action[:1])]),
@@ -142,17 +164,36 @@ def check_dataset(task: Task, data_dir: Path) -> dict[str, Any]:
             f"`pcbf-data make-local {task.name}` generates it."
         )
     if not (folder / RECEIPT).exists():
-        mark = _mark(folder)
+        mark = _adopted_mark(folder)
         return write_receipt(task, data_dir, "local" if mark else "found", **({"local": mark} if mark else {}))
-    receipt = json.loads((folder / RECEIPT).read_text(encoding="utf-8"))
+    try:
+        receipt = json.loads((folder / RECEIPT).read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise DatasetError(f"{folder / RECEIPT} cannot be read ({error}). {_remedy(folder)}") from error
     for name, recorded in receipt["files"].items():
         file = folder / "data" / name
         if not file.is_file() or sha256(file) != recorded:
             raise DatasetError(
-                f"{file} is not the file that was recorded (truncated, changed or missing). "
-                f"Move {folder} away or delete it, then fetch or make it again."
+                f"{file} is not the file that was recorded (truncated, changed or missing). {_remedy(folder)}"
             )
     return receipt
+
+
+def _remedy(folder: Path) -> str:
+    return f"Move {folder} away or delete it, then fetch or make it again."
+
+
+def _adopted_mark(folder: Path) -> dict[str, Any] | None:
+    """The mark of a dataset that was found without a receipt; one that cannot be read raises."""
+    import h5py
+
+    try:
+        for file in sorted((folder / "data").glob("*.hdf5")):
+            with h5py.File(file, "r"):
+                pass  # opening compares its length with what its header says
+        return _mark(folder)
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{folder} is truncated or corrupt ({error}). {_remedy(folder)}") from error
 
 
 def _mark(folder: Path) -> dict[str, Any] | None:

@@ -28,7 +28,7 @@ import numpy as np
 from tqdm import tqdm
 
 from pcbf_baselines.datasets import adroit
-from pcbf_baselines.datasets.download import MARK, DatasetError, local_mark, write_receipt
+from pcbf_baselines.datasets.download import MARK, DatasetError, local_mark, unreadable, write_receipt
 from pcbf_baselines.datasets.ogbench import dataset_files
 from pcbf_baselines.datasets.tasks import Task
 from pcbf_baselines.wrappers import hold_action_space, make_environment, own_generator
@@ -92,6 +92,11 @@ def make_local(
     progress: bool = True,
 ) -> list[Path]:
     """The files written for the dataset of `task`. What is there already is kept unless it is local and `overwrite`."""
+    if task.kind == "minari":
+        raise DatasetError(
+            f"{task.name} brings its own simulator, for which there is no generator; make its dataset with Minari, as "
+            "docs/adding-a-task.md shows, or fetch it."
+        )
     if task.kind == "adroit":
         return [_make_adroit(task, Path(data_dir), settings, num_workers, overwrite, progress)]
     files = dataset_files(task, Path(data_dir))
@@ -143,6 +148,8 @@ def _check_free(file: Path, overwrite: bool) -> None:
         return
     if not overwrite:
         raise DatasetError(f"{file} exists; pass --overwrite to replace a local file, or another --data-dir.")
+    if fault := unreadable(file):
+        raise DatasetError(f"{file} is truncated or corrupt ({fault}) and is not replaced; move it away first.")
     if local_mark(file) is None:
         raise DatasetError(f"{file} was not generated here and is not replaced; move it away first.")
 

@@ -29,7 +29,7 @@ def environment_spec(
     episode_limit: int | None = None,
     num_frames: int = 0,
 ) -> EnvironmentSpec:
-    """The simulator of an OGBench task.
+    """The simulator of an OGBench task, or of one that brings its own and judges its success itself.
 
     `success_timing="pre"` judges the state the action is taken in, as the rewards of the data do;
     "post" judges the state it leads to, as the release the paper used (ogbench 1.1) did.
@@ -38,7 +38,7 @@ def environment_spec(
         environment=task.environment,
         episode_limit=episode_limit or task.episode_limit,
         num_frames=num_frames,
-        options=(("success_timing", success_timing),),
+        options=() if task.is_minari else (("success_timing", success_timing),),
     )
 
 
@@ -50,6 +50,7 @@ def load_rows(task: Task, data_dir: Path) -> tuple[Rows, DatasetInfo]:
     train, validation = dataset_files(task, data_dir)
     receipts = [_checked(file, task) for file in (train, validation)]
     arrays = _official_loader(task, train)
+    details = {"local": receipts[0].get("local"), "largest_action": float(np.abs(arrays["actions"]).max())}
     is_last = arrays["valids"] == 0
     rows = Rows(
         observation=arrays["observations"],
@@ -62,16 +63,28 @@ def load_rows(task: Task, data_dir: Path) -> tuple[Rows, DatasetInfo]:
     sources = {receipt["source"] for receipt in receipts}
     source = "local" if "local" in sources else receipts[0]["source"]
     files = {receipt["file"]: receipt["sha256"] for receipt in receipts}
-    return rows, summarise(task.dataset, rows, source, files, {"local": receipts[0].get("local")})
+    return rows, summarise(task.dataset, rows, source, files, details)
 
 
 def _checked(file: Path, task: Task) -> dict[str, Any]:
+    """The receipt of a file that is whole and holds what the rewards are computed from, row by row."""
     if not file.exists():
         raise DatasetError(
             f"{file} is missing; `pcbf-data fetch {task.name}` downloads it, "
             f"`pcbf-data make-local {task.name}` generates it."
         )
-    return check_file(file)
+    receipt = check_file(file)
+    arrays = receipt["arrays"]
+    has_buttons = any(name in task.dataset for name in ("scene", "puzzle"))
+    wanted = ["observations", "actions", "terminals", "qpos", *(["button_states"] if has_buttons else [])]
+    rows = {name: arrays[name]["shape"][0] for name in wanted if name in arrays and arrays[name]["shape"]}
+    if set(rows) != set(wanted) or len(set(rows.values())) != 1 or not rows["actions"]:
+        found = ", ".join(f"{name} {entry['shape']}" for name, entry in arrays.items())
+        raise DatasetError(
+            f"{file} is no OGBench file of {task.dataset}: it needs {', '.join(wanted)} with one row per step, and has "
+            f"{found or 'no array'}. Move it away, then fetch or make it again."
+        )
+    return receipt
 
 
 def _official_loader(task: Task, train: Path) -> dict[str, np.ndarray]:

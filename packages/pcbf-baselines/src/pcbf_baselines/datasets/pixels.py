@@ -138,6 +138,11 @@ class HostFrames:
         batch_size: int,
     ) -> tuple[LearnerState, Metrics]:
         """`num_steps` updates of every learner; metrics come back as (learner, step)."""
+        if (reuse := getattr(learner, "action_reuse", 1)) > 1:
+            raise ValueError(
+                f"`action_reuse={reuse}` draws from data on the device, and these images stream from the host; "
+                "set `action_reuse=1`, or allow them more memory (--memory-budget)."
+            )
         metrics: list[Any] = []
         for start, size, batches in self._blocks(keys, start_step, num_steps, batch_size):
             states, block_metrics = _train_block(
@@ -205,8 +210,8 @@ def _train_block(
 def frame_index(
     is_last: Bool[np.ndarray, " rows"],
 ) -> tuple[Int[np.ndarray, " transitions"], Int[np.ndarray, " transitions"]]:
-    """Rows that start a transition (all but each episode's last) and the first row of their episodes."""
+    """Rows that start a transition and the first row of their episodes; no last row of an episode starts one."""
     starts = np.flatnonzero(np.concatenate([[True], is_last[:-1]]))
     first_rows = starts[np.cumsum(np.concatenate([[0], is_last[:-1]])).astype(int)]
-    rows = np.flatnonzero(~is_last)
+    rows = np.flatnonzero(~is_last[:-1])
     return rows.astype(np.int32), first_rows[rows].astype(np.int32)

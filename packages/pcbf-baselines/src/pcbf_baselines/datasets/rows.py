@@ -12,6 +12,7 @@ from pcbf_baselines.datasets.pixels import frame_index
 from pcbf_core.types import Transition
 
 ACTION_LIMIT = 1 - 1e-5
+SOURCES = ("official", "mirror", "user", "found", "local")
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Rows:
 
     @property
     def num_transitions(self) -> int:
-        return len(self.is_last) - self.num_episodes
+        return int((~self.is_last[:-1]).sum())
 
     def transition_rows(self, *, next_actions: bool = False) -> np.ndarray:
         """Rows that start a transition; with `next_actions` only those whose successor action is recorded or unused."""
@@ -47,7 +48,11 @@ class Rows:
         return rows
 
     def transitions(self, rows: np.ndarray, *, next_actions: bool = False, images: bool = False) -> Transition:
-        """The transitions that start at `rows`; with `images` their observations are left empty."""
+        """The transitions that start at `rows`, as `transition_rows` gives them; with `images` without observations.
+
+        The last one kept of each episode gets `trajectory_end` = 1, which few ask for and which adds four
+        bytes to a transition of hundreds.
+        """
         nothing = np.zeros((len(rows), 0), np.uint8)
         fields: dict[str, Any] = {  # NumPy arrays, which the caller moves to the device
             "observation": nothing if images else self.observation[rows],
@@ -56,7 +61,7 @@ class Rows:
             "next_observation": nothing if images else self.observation[rows + 1],
             "terminal": self.terminal[rows],
             "next_action": self.action[rows + 1] if next_actions else None,
-            "trajectory_end": self.is_last[rows + 1].astype(np.float32),
+            "trajectory_end": (np.diff(rows, append=len(self.is_last) + 1) > 1).astype(np.float32),
         }
         return Transition(**fields)
 
@@ -66,10 +71,11 @@ class DatasetInfo:
     """What a run record says of its data.
 
     Attributes:
-      source: "official", "mirror", "user", "found" or "local" (generated here, never to be taken for official).
+      source: one of `SOURCES`; "local" is generated here and never to be taken for official.
       files: SHA-256 of every file.
       success_fraction: share of transitions that end the return.
-      details: how local data were made; corrections that were applied.
+      details: how local data were made; corrections that were applied; the largest action coordinate before
+        clipping.
     """
 
     name: str

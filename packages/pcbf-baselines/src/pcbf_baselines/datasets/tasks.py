@@ -1,14 +1,22 @@
-"""The tasks by their paper names (tab:fullogbench_comparison), and a few more for small machines."""
+"""The tasks by their paper names (tab:fullogbench_comparison), a few more for small machines, and those you add."""
 
 from __future__ import annotations
 
 import csv
 import difflib
+import importlib
 import io
-from dataclasses import astuple, dataclass, fields
-from typing import Literal
+import os
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Literal, get_args
 
-Kind = Literal["state", "pixel", "adroit"]
+from pcbf_core.config import check_choice, check_range
+
+Kind = Literal["state", "pixel", "adroit", "minari"]
+PLUGINS_VARIABLE = "PCBF_PLUGINS"
+PLUGINS_GROUP = "pcbf.plugins"
 
 
 @dataclass(frozen=True)
@@ -19,9 +27,12 @@ class Task:
       name: the paper's name, which is also OGBench's or D4RL's.
       dataset: OGBench file name without its ending, or Minari id; tasks of a domain share it.
       domain: row of tab:aggregated.
+      kind: "state" or "pixel" on OGBench, "adroit", or "minari": any Minari dataset of vectors and its simulator.
       discount, steps, seeds: γ, gradient steps and seeds of the paper.
       episode_limit: longest evaluation episode.
       is_tuned: the task of its domain on which the paper tunes (the starred one).
+      simulator: Gymnasium id of a "minari" task, `module:Id` if importing `module` registers it; other kinds know
+        theirs.
     """
 
     name: str
@@ -33,10 +44,29 @@ class Task:
     seeds: int
     episode_limit: int
     is_tuned: bool = False
+    simulator: str = ""
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, get_args(Kind))
+        check_range("discount", self.discount, at_least=0, below=1)
+        for name in ("steps", "seeds", "episode_limit"):
+            check_range(name, getattr(self, name), at_least=1)
+        if (self.kind == "minari") != bool(self.simulator):
+            raise ValueError(
+                f"`simulator={self.simulator!r}` of {self.name}: a task of kind 'minari' needs the Gymnasium id of "
+                f"its simulator, other kinds know theirs; this one is of kind {self.kind!r}."
+            )
+
+    @property
+    def is_minari(self) -> bool:
+        """Whether the data are a Minari dataset, rather than OGBench's files."""
+        return self.kind in ("adroit", "minari")
 
     @property
     def environment(self) -> str:
         """Gymnasium id of the simulator."""
+        if self.kind == "minari":
+            return self.simulator
         if self.kind == "adroit":
             return f"AdroitHand{self.name.split('-')[0].capitalize()}-v1"
         words = self.name.split("-")
@@ -114,8 +144,31 @@ EXTRA_TASKS: dict[str, Task] = {task.name: task for task in _ogbench_tasks(_EXTR
 TASKS: dict[str, Task] = {**PAPER_TASKS, **EXTRA_TASKS}
 
 
+def register_task(task: Task) -> Task:
+    """`task`, which `find_task` and the commands know from now on; the name of another task raises."""
+    if TASKS.setdefault(task.name, task) != task:
+        raise ValueError(f"a task called {task.name!r} exists with other values; choose another name.")
+    return task
+
+
+@cache
+def load_plugins() -> None:
+    """Import what adds tasks and methods: the modules named in PCBF_PLUGINS, and entry points `pcbf.plugins`."""
+    for module in os.environ.get(PLUGINS_VARIABLE, "").split():
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise ValueError(
+                f"{PLUGINS_VARIABLE} names {module!r}, which cannot be imported ({error}); "
+                "install it, or put its folder on PYTHONPATH."
+            ) from error
+    for point in entry_points(group=PLUGINS_GROUP):
+        point.load()
+
+
 def find_task(name: str) -> Task:
-    """The task called `name`; a wrong name raises with the nearest ones."""
+    """The task called `name`, plugins included; a wrong name raises with the nearest ones."""
+    load_plugins()
     if name in TASKS:
         return TASKS[name]
     near = difflib.get_close_matches(name, TASKS, n=3, cutoff=0.3)
@@ -124,7 +177,8 @@ def find_task(name: str) -> Task:
 
 
 def datasets() -> dict[str, Task]:
-    """One task for every dataset, by the dataset's name."""
+    """One task for every dataset, by the dataset's name, plugins included."""
+    load_plugins()
     return {task.dataset: task for task in reversed(TASKS.values())}
 
 
@@ -132,7 +186,9 @@ def tasks_tsv() -> str:
     """The 38 tasks of the paper as tab-separated text: what `config/tasks.tsv` holds."""
     text = io.StringIO()
     writer = csv.writer(text, delimiter="\t", lineterminator="\n")
-    writer.writerow([field.name if field.name != "name" else "task" for field in fields(Task)])
+    columns = [field.name for field in fields(Task) if field.name != "simulator"]
+    writer.writerow([name if name != "name" else "task" for name in columns])
     for task in PAPER_TASKS.values():
-        writer.writerow([int(value) if isinstance(value, bool) else value for value in astuple(task)])
+        values = [getattr(task, name) for name in columns]
+        writer.writerow([int(value) if isinstance(value, bool) else value for value in values])
     return text.getvalue()

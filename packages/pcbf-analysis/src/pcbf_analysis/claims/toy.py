@@ -1,0 +1,307 @@
+"""Deciding tests on the toy records: W1 distances, spread of the loss, learned laws, residuals."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from pcbf_analysis import statistics, theme
+from pcbf_analysis.claims.verdicts import (
+    FAILS,
+    HOLDS,
+    UNDECIDED,
+    Case,
+    Decision,
+    Measure,
+    Verdict,
+    difference,
+    over_cases,
+    side,
+    student,
+    undecided,
+    within,
+)
+from pcbf_analysis.records import (
+    Floats,
+    Results,
+    Setting,
+    chosen_coefficient,
+    evaluation_settings,
+    recorded_w1,
+    reported_w1,
+    seed_means,
+)
+
+Direction = Literal["falls", "rises"]
+CHOSEN = "chosen"  # in place of a coefficient: the one with the lowest mean W1 of the environment
+
+
+def _coefficient(w1: pd.DataFrame, env: str, method: str, coefficient: float | str) -> float | None:
+    return chosen_coefficient(w1, env, method) if coefficient == CHOSEN else float(coefficient)
+
+
+def _name(setting: Setting) -> str:
+    return f"{setting.env}, s = {setting.state}" if setting.env == "chain" else setting.env
+
+
+def trend(places: Floats, values: Floats, direction: Direction) -> tuple[Verdict, Measure]:
+    """Whether values (places, seeds) fall or rise all the way, and last over first.
+
+    Holds when the ratio of the ends has its interval on the right side and no step of the mean goes the wrong way;
+    fails when the ratio's interval, or that of a step, is on the wrong side.
+    """
+    kept = np.isfinite(values).all(axis=0)
+    if len(places) < 2 or not kept.any():
+        return UNDECIDED, Measure(math.nan)
+    seeds, sign = values[:, kept], 1 if direction == "falls" else -1
+    ratio = student(seeds[-1] / seeds[0])
+    steps = [student(sign * (after - before)) for before, after in itertools.pairwise(seeds)]
+    change = ratio.minus(1.0)
+    whole = side(change if sign == 1 else Measure(-change.value, -change.high, -change.low))
+    if whole == FAILS or any(side(step) == FAILS for step in steps):
+        return FAILS, ratio
+    return (HOLDS if whole == HOLDS and all(step.value <= 0 for step in steps) else UNDECIDED), ratio
+
+
+def w1_trend(results: Results, *, environments: Sequence[str], method: str, direction: Direction) -> Decision:
+    """Whether W1 falls or rises with the coefficient in each environment."""
+    w1 = results.w1()
+    cases = []
+    for env in environments:
+        verdict, ratio = trend(*seed_means(w1, env, method), direction)
+        cases.append(Case(env, ratio, verdict))
+    worst = "largest" if direction == "falls" else "smallest"
+    return over_cases(cases, "W1 at the largest coefficient over that at the smallest", worst=worst)
+
+
+def loss_std_trend(results: Results, *, environments: Sequence[str], method: str, direction: Direction) -> Decision:
+    """Whether the spread of the loss falls or rises with the coefficient in each environment."""
+    frame = results.loss_std()
+    cases = []
+    for env in environments:
+        rows = frame[(frame["env"] == env) & (frame["method"] == method)]
+        wide = rows.pivot(index="coefficient", columns="seed", values="loss_std").sort_index()
+        verdict, ratio = trend(wide.index.to_numpy(dtype=float), wide.to_numpy(dtype=float), direction)
+        cases.append(Case(env, ratio, verdict))
+    worst = "largest" if direction == "falls" else "smallest"
+    return over_cases(cases, "loss std at the largest coefficient over that at the smallest", worst=worst)
+
+
+def w1_growth(results: Results, *, environments: Sequence[str], method: str, factor: float) -> Decision:
+    """Whether W1 at the largest coefficient is at most `factor` times that at the smallest, in each environment."""
+    w1 = results.w1()
+    cases = []
+    for env in environments:
+        _, values = seed_means(w1, env, method)
+        kept = values[:, np.isfinite(values).all(axis=0)] if len(values) > 1 else np.empty((2, 0))
+        measured = student(kept[-1] / kept[0])
+        cases.append(Case(env, measured, within(measured, None, factor)))
+    return over_cases(cases, "W1 at the largest coefficient over that at the smallest")
+
+
+def w1_within(
+    results: Results,
+    *,
+    env: str,
+    method: str,
+    coefficients: Sequence[float],
+    low: float | None = None,
+    high: float | None = None,
+) -> Decision:
+    """Whether W1, as the mean over the evaluation states, lies between bounds at every coefficient in a range."""
+    places, values = seed_means(results.w1(), env, method)
+    first, last = coefficients
+    cases = []
+    for place, seeds in zip(places, values, strict=True):
+        if first - 1e-6 <= place <= last + 1e-6:
+            measured = student(seeds[np.isfinite(seeds)])
+            cases.append(Case(theme.number(place), measured, within(measured, low, high)))
+    return over_cases(cases, "W1 at each coefficient", worst="largest" if high is not None else "smallest")
+
+
+def w1_rises_after(results: Results, *, env: str, method: str, coefficient: float) -> Decision:
+    """Whether W1 at the largest coefficient exceeds that at `coefficient`."""
+    places, values = seed_means(results.w1(), env, method)
+    at = np.flatnonzero(np.isclose(places, coefficient, atol=1e-6))
+    if not at.size or at[0] == len(places) - 1:
+        return undecided()
+    measured = difference(values[at[0]], values[-1])
+    return Decision(side(measured), measured, f"W1 at {coefficient:g} minus W1 at {places[-1]:g}")
+
+
+def best_is_moderate(results: Results, *, env: str, method: str = "pcbf") -> Decision:
+    """Whether the lowest W1 is at a coefficient inside the grid, and below that at its start."""
+    places, values = seed_means(results.w1(), env, method)
+    if len(places) < 3 or not np.isfinite(values).all():
+        return undecided()
+    best = int(np.argmin(values.mean(axis=1)))
+    if best == 0:
+        nearest = int(1 + np.argmin(values[1:-1].mean(axis=1)))
+        measured = difference(values[nearest], values[0])
+        verdict = FAILS if side(measured) == FAILS else UNDECIDED
+        return Decision(verdict, measured, f"W1 at {places[nearest]:g} minus W1 at {places[0]:g}, which is the lowest")
+    measured = difference(values[best], values[0])
+    verdict = side(measured) if best < len(places) - 1 else UNDECIDED
+    return Decision(verdict, measured, f"lowest W1, at {places[best]:g}, minus W1 at {places[0]:g}")
+
+
+def w1_below(
+    results: Results,
+    *,
+    first: tuple[str, float | str],
+    second: tuple[str, float | str],
+    factor: float = 1.0,
+    exceptions: int = 0,
+) -> Decision:
+    """Whether the first (method, coefficient) has a W1 below `factor` times the second's in each of six settings."""
+    w1 = results.w1()
+    cases = []
+    for setting in evaluation_settings():
+        ours, theirs = (recorded_w1(w1, setting, m, _coefficient(w1, setting.env, m, c)) for m, c in (first, second))
+        measured = difference(ours, theirs, factor) if len(ours) and len(theirs) else Measure(math.nan)
+        cases.append(Case(_name(setting), measured, side(measured)))
+    scaled = f"{factor:g} times " if factor != 1 else ""
+    return over_cases(cases, f"W1 of {first[0]} minus {scaled}that of {second[0]}", exceptions=exceptions)
+
+
+def near_lowest_w1(results: Results, *, tolerance: float) -> Decision:
+    """Whether PCBF's W1 is at most `tolerance` times the lowest of Value Flows' at dcfm 0, ½ and 1, in each setting."""
+    w1 = results.w1()
+    cases = []
+    for setting in evaluation_settings():
+        ours = recorded_w1(w1, setting, "pcbf", chosen_coefficient(w1, setting.env))
+        flows = [recorded_w1(w1, setting, "value_flows", dcfm) for dcfm in theme.VALUE_FLOWS_SHADES]
+        measured = Measure(math.nan)
+        if len(ours) and all(len(seeds) for seeds in flows):
+            measured = difference(ours, min(flows, key=statistics.mean), tolerance)
+        cases.append(Case(_name(setting), measured, side(measured)))
+    return over_cases(cases, f"PCBF's W1 minus {tolerance:g} times the lowest of Value Flows")
+
+
+def w1_below_along(
+    results: Results, *, env: str, first: str, second: str, above: float = -1.0, exceptions: int = 0
+) -> Decision:
+    """Whether the first method's W1 is below the second's at equal coefficients, between its grid points."""
+    w1 = results.w1()
+    (places, ours), (grid, theirs) = seed_means(w1, env, first), seed_means(w1, env, second)
+    cases = []
+    for value, seeds in zip(grid, theirs, strict=True):
+        if places.size and above < value <= places[-1] + 1e-6:
+            interpolated = np.array([np.interp(value, places, column) for column in ours.T])
+            measured = difference(interpolated, seeds)
+            cases.append(Case(theme.number(value), measured, side(measured)))
+    return over_cases(cases, f"W1 of {first} minus that of {second} at each coefficient", exceptions=exceptions)
+
+
+def w1_at_or_below_paper(results: Results, *, method: str, coefficient: float | str) -> Decision:
+    """Whether our W1 is at or below the paper's in each of the six settings: the largest ratio."""
+    return _against_paper(results, method, coefficient, None, 1.0, None)
+
+
+def w1_near_paper(
+    results: Results, *, method: str, coefficient: float | str, tolerance: float, settings: Sequence[str] | None = None
+) -> Decision:
+    """Whether our W1 lies within a relative tolerance of the paper's in each setting."""
+    return _against_paper(results, method, coefficient, 1 - tolerance, 1 + tolerance, settings)
+
+
+def _against_paper(
+    results: Results,
+    method: str,
+    coefficient: float | str,
+    low: float | None,
+    high: float,
+    settings: Sequence[str] | None,
+) -> Decision:
+    w1, paper = results.w1(), results.paper_w1()
+    cases = []
+    for setting in evaluation_settings():
+        if settings is not None and _name(setting) not in settings:
+            continue
+        value = _coefficient(w1, setting.env, method, coefficient)
+        ours, reported = recorded_w1(w1, setting, method, value), reported_w1(paper, setting, method, value)
+        measured = student(ours / reported) if len(ours) else Measure(math.nan)
+        cases.append(Case(_name(setting), measured, within(measured, low, high)))
+    return over_cases(cases, "our W1 over the paper's")
+
+
+def paper_w1_within(
+    results: Results, *, env: str, method: str, coefficient: float, low: float, high: float
+) -> Decision:
+    """Whether the paper's own W1 of fig:cdf_comparison, as the mean over states, lies within bounds."""
+    paper = results.paper_w1()
+    settings = [setting for setting in evaluation_settings() if setting.env == env]
+    value = float(np.mean([reported_w1(paper, setting, method, coefficient) for setting in settings]))
+    measured = Measure(value, value, value)
+    return Decision(within(measured, low, high), measured, "mean over states of the W1 printed in fig:cdf_comparison")
+
+
+def spread_below_exact(results: Results, *, method: str, coefficient: float | str) -> Decision:
+    """Whether the learned law has a smaller standard deviation than the exact one in each setting."""
+    w1 = results.w1()
+    cases = []
+    for setting in evaluation_settings():
+        record, value = results.toy(setting.env, method), _coefficient(w1, setting.env, method, coefficient)
+        curves = record.quantile_curves(setting.state, value) if record and value is not None else None
+        measured = Measure(math.nan)
+        if record and curves is not None:
+            measured = student(curves.std(axis=1) / setting.law.quantile(record.levels).std())
+        cases.append(Case(_name(setting), measured, side(measured.minus(1.0))))
+    return over_cases(cases, "learned over exact standard deviation")
+
+
+def tail_error_below(
+    results: Results, *, method: str, coefficient: float | str, level: float, tolerance: float
+) -> Decision:
+    """Whether quantiles above `level` are off by at most `tolerance` standard deviations on average."""
+    w1 = results.w1()
+    cases = []
+    for setting in evaluation_settings():
+        record, value = results.toy(setting.env, method), _coefficient(w1, setting.env, method, coefficient)
+        curves = record.quantile_curves(setting.state, value) if record and value is not None else None
+        measured = Measure(math.nan)
+        if record and curves is not None:
+            tail = record.levels >= level
+            errors = np.abs(curves[:, tail] - setting.law.quantile(record.levels[tail])).mean(axis=1)
+            measured = student(errors / setting.law.std)
+        cases.append(Case(_name(setting), measured, side(measured.minus(tolerance))))
+    return over_cases(cases, f"mean error of quantiles above {level:g}, in standard deviations")
+
+
+def residual_smaller(results: Results, *, independent: str) -> Decision:
+    """Whether shared noise has the smaller residual at every (t > 0, N) than the `independent` record's ablation."""
+    shared, other = results.toy("solitaire", "pcbf"), results.toy("solitaire", independent)
+    if not shared or not other or shared.residual is None or other.residual is None:
+        return undecided()
+    cases = []
+    for row, steps in enumerate(shared.residual.steps):
+        for column, time in enumerate(shared.residual.times[row]):
+            if np.isfinite(time) and time > 0:
+                ours, theirs = shared.residual.shared[:, row, column], other.residual.independent[:, row, column]
+                same = independent == "pcbf" and len(ours) == len(theirs)
+                measured = student(ours - theirs) if same else difference(ours, theirs)
+                cases.append(Case(f"N = {steps}, t = {time:.3g}", measured, side(measured)))
+    return over_cases(cases, "residual with shared minus with independent noise")
+
+
+def residual_gap_is_discretisation(results: Results, *, share: float) -> Decision:
+    """Whether the gap of independent to shared noise at t = 1 shrinks to `share` from the fewest to the most steps."""
+    record = results.toy("solitaire", "pcbf")
+    if record is None or record.residual is None:
+        return undecided()
+    residual = record.residual
+    ends = [int(np.flatnonzero(np.isfinite(times))[-1]) for times in residual.times]
+    gaps = [
+        residual.independent[:, row, ends[row]] - residual.shared[:, row, ends[row]]
+        for row in np.argsort(residual.steps)
+    ]
+    measured = student(gaps[-1] / gaps[0])
+    steps = np.sort(residual.steps)
+    return Decision(
+        within(measured, None, share), measured, f"gap at N = {steps[-1]} over gap at N = {steps[0]}, t = 1"
+    )

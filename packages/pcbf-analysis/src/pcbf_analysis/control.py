@@ -1,0 +1,306 @@
+"""The plan of the control suite: which method trains on which task with which seeds, and what each job is told.
+
+Tasks come from config/tasks.tsv (the paper's) and config/extra_tasks.tsv, methods from config/methods.tsv, their
+settings per domain from config/methods.yaml. Nothing here imports JAX.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pcbf_analysis.settings import OVERRIDE_SOURCE, Settings, SettingsError, load_scales, selection, suggestion
+
+PAPER = "paper"  # in place of a list of tasks: all tasks of the paper
+ABLATED = "pcbf"  # whose control weight the ablation varies
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """What the plan needs to know of a task (one row of the task sheets)."""
+
+    name: str
+    dataset: str
+    domain: str
+    kind: str
+    discount: float
+    steps: int
+    seeds: int
+
+
+@dataclass(frozen=True)
+class MethodRow:
+    """One row of config/methods.tsv."""
+
+    name: str
+    title: str
+    visual: bool
+    version: int
+
+
+@dataclass(frozen=True)
+class Sheets:
+    """Tasks, methods and their settings per domain, as config/ holds them."""
+
+    tasks: Mapping[str, TaskRow]
+    paper_tasks: tuple[str, ...]
+    methods: Mapping[str, MethodRow]
+    domains: Mapping[str, Any]
+
+    def domain_settings(self, task: TaskRow, method: str) -> Settings:
+        """Settings of a method on the domain of `task`, the domain's discount included; empty where there are none."""
+        names = [task.domain, *sorted((name for name in self.domains if task.name.startswith(f"{name}-")), key=len)]
+        entry = next((self.domains[name] for name in reversed(names) if name in self.domains), None)
+        if entry is None or method == "random":
+            return {}
+        return {"discount": entry["discount"], **entry["methods"].get(method, {})}
+
+
+@dataclass(frozen=True)
+class TrainJob:
+    """A group of seeds of one method on one task; `variant` is the folder of an ablation, or empty."""
+
+    task: str
+    method: str
+    seeds: tuple[int, ...]
+    variant: str = ""
+
+    @property
+    def group(self) -> str:
+        return group_name(self.seeds)
+
+    @property
+    def weight(self) -> str:
+        """The control weight of an ablation, as its folder is called."""
+        return self.variant.partition("=")[2].rstrip("/")
+
+    @property
+    def receipt(self) -> str:
+        """Path, inside a results directory, of what the job declares as its output."""
+        return f"{self.variant}receipts/{self.task}/{self.method}/{self.group}.json"
+
+    @property
+    def records(self) -> list[str]:
+        """Paths of the run records, one per seed."""
+        return [f"{self.variant}runs/{self.task}/{self.method}/seed{seed}.json" for seed in self.seeds]
+
+    @property
+    def progress(self) -> str:
+        """Path of the file that says how far the job is."""
+        return f"{self.variant}progress/train-{self.task}-{self.method}-{self.group}.json"
+
+    @property
+    def failure(self) -> str:
+        """Path of the file that says why the job failed, if it did."""
+        return f"{self.variant}failures/train-{self.task}-{self.method}-{self.group}.json"
+
+
+def group_name(seeds: Sequence[int]) -> str:
+    return "seeds" + "-".join(map(str, seeds))
+
+
+def group_seeds(group: str) -> tuple[int, ...]:
+    """The seeds of a group's name."""
+    return tuple(map(int, group.removeprefix("seeds").split("-")))
+
+
+def variant_folder(control_weight: float) -> str:
+    return f"ablations/control_weight={control_weight:g}/"
+
+
+def load_sheets(root: str | Path) -> Sheets:
+    """The sheets under <root>/config."""
+    config = Path(root) / "config"
+    paper, extra = (_task_rows(config / f"{name}.tsv") for name in ("tasks", "extra_tasks"))
+    methods = {
+        row["method"]: MethodRow(row["method"], row["title"], row["visual"] == "1", int(row["version"]))
+        for row in _rows(config / "methods.tsv")
+    }
+    domains = yaml.safe_load((config / "methods.yaml").read_text(encoding="utf-8"))["domains"]
+    return Sheets({**paper, **extra}, tuple(paper), methods, domains)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def _task_rows(path: Path) -> dict[str, TaskRow]:
+    return {
+        row["task"]: TaskRow(
+            name=row["task"],
+            dataset=row["dataset"],
+            domain=row["domain"],
+            kind=row["kind"],
+            discount=float(row["discount"]),
+            steps=int(row["steps"]),
+            seeds=int(row["seeds"]),
+        )
+        for row in _rows(path)
+    }
+
+
+def check_names(settings: Settings, sheets: Sheets, source: str) -> None:
+    """Raise unless every task and method that the settings name is in the sheets and the run settings fit together."""
+    control = settings["control"]
+    named = {
+        "control.tasks": ([] if control["tasks"] == PAPER else control["tasks"], sheets.tasks),
+        "control.methods": (control["methods"], sheets.methods),
+        "control.ablations.tasks": (control["ablations"]["tasks"], sheets.tasks),
+        "control.method_settings": ([n for n in control["method_settings"] if n != "default"], sheets.methods),
+        "renders": (settings["renders"], sheets.tasks),
+    }
+    faults = [
+        f'{source}: {key} = "{name}": unknown{suggestion(name, known)}'
+        for key, (names, known) in named.items()
+        for name in names
+        if name not in known
+    ]
+    run = control["run"]
+    if run["eval_every"] % run["log_every"]:
+        faults.append(
+            f"{source}: control.run.eval_every = {run['eval_every']}: must be a multiple of "
+            f"control.run.log_every = {run['log_every']}"
+        )
+    if faults:
+        raise SettingsError("\n".join(faults))
+
+
+def control_jobs(settings: Settings, sheets: Sheets) -> list[TrainJob]:
+    """The training jobs of a scale: every method on every task, images only where the paper runs the method on them."""
+    control = settings["control"]
+    tasks = sheets.paper_tasks if control["tasks"] == PAPER else control["tasks"]
+    return [
+        job
+        for task in map(sheets.tasks.__getitem__, tasks)
+        for method in control["methods"]
+        if task.kind != "pixel" or sheets.methods[method].visual
+        for job in _groups(task, method, control)
+    ]
+
+
+def ablation_jobs(settings: Settings, sheets: Sheets) -> list[TrainJob]:
+    """The jobs that train PCBF with other control weights (fig:ablations)."""
+    control = settings["control"]
+    return [
+        job
+        for weight in control["ablations"]["control_weights"]
+        for task in map(sheets.tasks.__getitem__, control["ablations"]["tasks"])
+        for job in _groups(task, ABLATED, control, variant_folder(weight))
+    ]
+
+
+def _groups(task: TaskRow, method: str, control: Settings, variant: str = "") -> Iterator[TrainJob]:
+    seeds = range(task.seeds if control["num_seeds"] is None else control["num_seeds"])
+    for group in _batched(seeds, control["seeds_per_job"]):
+        yield TrainJob(task.name, method, group, variant)
+
+
+def _batched(seeds: range, size: int) -> Iterator[tuple[int, ...]]:
+    return (tuple(seeds[start : start + size]) for start in range(0, len(seeds), size))
+
+
+def train_job(
+    settings: Settings, sheets: Sheets, task: str, method: str, control_weight: float | None = None
+) -> Settings:
+    """What one training job depends on: how it runs, and the method's settings in the order in which they apply.
+
+    These are the domain's, then the scale's for every method that has them, then the scale's for this method.
+    """
+    control = settings["control"]
+    weight = {} if control_weight is None else {"control_weight": control_weight}
+    return {
+        "run": {**control["run"], "steps": control["run"]["steps"] or sheets.tasks[task].steps},
+        "domain": sheets.domain_settings(sheets.tasks[task], method),
+        "default": control["method_settings"]["default"],
+        "method": {**control["method_settings"].get(method, {}), **weight},
+    }
+
+
+def data_folder(settings: Settings) -> str:
+    """Where the datasets of a scale lie: official files, or those generated with the scale's own settings."""
+    data = settings["control"]["data"]
+    if data is None:
+        return "data/raw"
+    return f"data/local/episodes{data['episodes']}-length{data['length']}-seed{data['seed']}"
+
+
+def data_stamp(settings: Settings, sheets: Sheets, task: str) -> str:
+    """The file that says that the dataset of `task` is there and verified."""
+    return f"{data_folder(settings)}/verified/{sheets.tasks[task].dataset}.txt"
+
+
+def select(jobs: Sequence[TrainJob], sheets: Sheets, selection: Mapping[str, Sequence[str]]) -> list[TrainJob]:
+    """The jobs of the selected tasks, domains and methods; a part that is not given selects everything."""
+    known = {
+        "tasks": {job.task for job in jobs},
+        "domains": {sheets.tasks[job.task].domain for job in jobs},
+        "methods": {job.method for job in jobs},
+    }
+    for part, names in selection.items():
+        for name in names:
+            if name not in known[part]:
+                hint = suggestion(name, known[part]) or f"; this scale has {', '.join(sorted(known[part]))}"
+                raise SettingsError(f'{OVERRIDE_SOURCE}: {part} = "{name}": not part of this scale{hint}')
+    return [
+        job
+        for job in jobs
+        if job.task in selection.get("tasks", known["tasks"])
+        and sheets.tasks[job.task].domain in selection.get("domains", known["domains"])
+        and job.method in selection.get("methods", known["methods"])
+    ]
+
+
+def control_names(settings: Settings, sheets: Sheets) -> list[str]:
+    """Paths, inside a results directory, of the run records that the control suite and ablations of a scale have."""
+    return [name for job in [*control_jobs(settings, sheets), *ablation_jobs(settings, sheets)] for name in job.records]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What Snakemake's command line asks for: a scale, the settings and jobs of every scale, and a selection."""
+
+    scale: str
+    settings: Mapping[str, Settings]
+    sheets: Sheets
+    selection: Mapping[str, Sequence[str]]
+
+    def control(self, scale: str) -> list[TrainJob]:
+        return control_jobs(self.settings[scale], self.sheets)
+
+    def ablations(self, scale: str) -> list[TrainJob]:
+        return ablation_jobs(self.settings[scale], self.sheets)
+
+    def selected(self) -> list[TrainJob]:
+        """The jobs of the chosen scale that the selection leaves; all of them without one."""
+        return select([*self.control(self.scale), *self.ablations(self.scale)], self.sheets, self.selection)
+
+    def steps(self, job: TrainJob) -> int:
+        """Gradient steps of each seed of a job of the chosen scale."""
+        return self.settings[self.scale]["control"]["run"]["steps"] or self.sheets.tasks[job.task].steps
+
+    def describe(self) -> str:
+        """How many runs the chosen scale has, for people."""
+        control, ablations = self.control(self.scale), self.ablations(self.scale)
+        chosen = f"; selected: {counted(self.selected())}" if self.selection else ""
+        return f"scale {self.scale}: control suite {counted(control)}, ablations {counted(ablations)}{chosen}"
+
+
+def counted(jobs: Sequence[TrainJob]) -> str:
+    return f"{sum(len(job.seeds) for job in jobs)} runs in {len(jobs)} jobs"
+
+
+def load_plan(root: str | Path, config: Mapping[str, Any]) -> Plan:
+    """The plan of the scales under `root`, given what `--config` says; a wrong name raises `SettingsError`."""
+    scale, settings = load_scales(root, config)
+    sheets = load_sheets(root)
+    for name, values in settings.items():
+        check_names(values, sheets, f"config/scales/{name}.yaml")
+    plan = Plan(scale, settings, sheets, selection(config))
+    plan.selected()
+    return plan

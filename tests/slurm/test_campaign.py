@@ -1,0 +1,131 @@
+"""The control suite of the smoke scale on a Slurm cluster, one job requeued half-way, against a run without Slurm."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pcbf_core.checkpoint import read_header
+from pcbf_core.records import RunRecord, load_record
+
+from ..pipeline.conftest import copy_pipeline
+from .cluster import MARK, obstacle, one_node_cluster, slurm
+
+RESULTS = Path("results/smoke")
+TABLES = ("aggregated", "control_suite", "fullogbench_comparison")  # those of the scores; others show times
+TARGETS = ["runs", *(f"{RESULTS}/tables/{label}.csv" for label in TABLES)]
+STEPS = {"steps": 1000, "eval_every": 250, "log_every": 5}  # long enough to be met half-way
+
+
+def config(gpus_per_job: int) -> list[str]:
+    return ["--config", "scale=smoke", f"control={json.dumps({'run': STEPS, 'gpus_per_job': gpus_per_job})}"]
+
+
+def snakemake(folder: Path, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """A run of the targets in `folder` that has just been started."""
+    command = [sys.executable, "-m", "snakemake", *arguments, "--", *TARGETS]
+    with log.open("wb") as file:
+        return subprocess.Popen(command, cwd=folder, stdout=file, stderr=subprocess.STDOUT)
+
+
+def requeue_one(folder: Path, campaign: subprocess.Popen[bytes]) -> tuple[str, Path]:
+    """Slurm job and log file of a training run that has been requeued half-way."""
+    while campaign.poll() is None:
+        for checkpoint in (folder / RESULTS).rglob("checkpoints/*/pcbf/*.npz"):
+            run, (task, method) = checkpoint.parents[3], checkpoint.parent.parts[-2:]
+            progress = run / "progress" / f"train-{task}-{method}-{checkpoint.stem}.json"
+            if job := requeue(checkpoint, progress):
+                return job, run / "logs/train" / task / method / f"{checkpoint.stem}.log"
+        time.sleep(0.02)
+    pytest.fail("the campaign ended before a run was half-way")
+
+
+def requeue(checkpoint: Path, progress: Path) -> str | None:
+    """Id of the Slurm job of a run, after telling Slurm to start it again; None if the run is at its end.
+
+    The run is held meanwhile, so that it cannot end in between; Slurm wakes what it stops.
+    """
+    state = json.loads(progress.read_text(encoding="utf-8"))
+    try:
+        environment = Path(f"/proc/{state['pid']}/environ").read_text(encoding="utf-8")
+        found = re.search(r"\bSLURM_JOB_ID=(\d+)", environment)
+        if found is None:
+            return None
+        os.kill(state["pid"], signal.SIGSTOP)
+    except (FileNotFoundError, ProcessLookupError):  # it has just ended
+        return None
+    if read_header(checkpoint)["step"] == state["total"]:
+        os.kill(state["pid"], signal.SIGCONT)
+        return None
+    subprocess.run(["scontrol", "requeue", found[1]], check=True)
+    return found[1]
+
+
+def records(folder: Path) -> dict[str, RunRecord]:
+    """All records by name, without the code version: one checkout is not the other."""
+    files = folder.rglob("runs/*/*/seed*.json")
+    return {str(file.relative_to(folder)): dataclasses.replace(load_record(file), code={}) for file in files}
+
+
+def tables(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in (folder / "tables").iterdir()}
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+@pytest.mark.skipif(obstacle() is not None, reason=f"{obstacle()}")
+def test_slurm_with_a_requeued_job_and_a_local_run_give_the_same_bytes(tmp_path, tmp_path_factory):
+    local, cluster = copy_pipeline(tmp_path / "local"), copy_pipeline(tmp_path / "cluster")
+    logs = {name: tmp_path / f"{name}.log" for name in ("local", "cluster")}
+    with snakemake(local, logs["local"], "--cores", "2", *config(gpus_per_job=0)) as run:
+        assert run.wait() == 0, logs["local"].read_text(encoding="utf-8")
+
+    faster = ["--profile", "profiles/slurm", "--slurm-init-seconds-before-status-checks", "2"]
+    with one_node_cluster(tmp_path_factory.mktemp("slurm") / "node", cpus=2, gpus=2):
+        with snakemake(cluster, logs["cluster"], *faster, *config(gpus_per_job=1)) as campaign:
+            try:
+                job, log = requeue_one(cluster, campaign)
+                campaign.wait()
+            finally:
+                campaign.kill()
+        jobs = slurm("scontrol", "show", "job", job)
+        states = slurm("squeue", "--noheader", "--states=all", "--format=%T").split()
+    assert campaign.returncode == 0, logs["cluster"].read_text(encoding="utf-8")
+    assert "Restarts=1" in jobs
+    assert set(states) == {"COMPLETED"}
+    assert "going on from step" in log.read_text(encoding="utf-8")
+    for file in cluster.rglob("logs/train/*/*/*.log"):
+        assert "Slurm assigned" in file.read_text(encoding="utf-8"), file
+
+    assert records(cluster / RESULTS) == records(local / RESULTS)
+    assert len(records(local / RESULTS)) > 0
+    assert tables(cluster / RESULTS) == tables(local / RESULTS)
+    assert {Path(name).stem for name in tables(local / RESULTS)} == set(TABLES)
+
+
+def test_a_real_cluster_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    file = tmp_path / "slurm.conf"
+    assert obstacle(file) is None
+    file.write_text("ClusterName=real\n", encoding="utf-8")
+    assert f"{file} is there already" in (obstacle(file) or "")
+    file.write_text(f"{MARK}\nClusterName=pcbf\n", encoding="utf-8")
+    assert obstacle(file) is None
+
+
+def test_without_root_or_programs_the_reason_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    assert obstacle(tmp_path / "slurm.conf") == "starting Slurm's daemons needs root"
+    monkeypatch.setattr("shutil.which", lambda name: None if name == "slurmd" else f"/usr/bin/{name}")
+    assert "no slurmd; on Debian: apt-get install" in (obstacle(tmp_path / "slurm.conf") or "")
