@@ -135,8 +135,11 @@ def cost_ratio(
         return undecided()
     measured = Measure(float(np.mean(fitting)), min(fitting), max(fitting))
     found = {within(exact(ratio), low, high) for ratio in fitting}
-    verdict = found.pop() if len(found) == 1 else UNDECIDED
-    return Decision(verdict, measured, f"{first} over {second}; mean and range of {len(fitting)} measurements")
+    return Decision(
+        found.pop() if len(found) == 1 else UNDECIDED,
+        measured,
+        f"{first} over {second}; mean and range of {len(fitting)} measurements",
+    )
 
 
 def recorded_setting(results: Results, *, method: str, setting: str, differs_from: float) -> Decision:

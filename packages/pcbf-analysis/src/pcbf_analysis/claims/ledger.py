@@ -235,7 +235,7 @@ def to_markdown(findings: Sequence[Finding], folder: str) -> str:
     lines += [f"- **{verdict}**: {number}" for verdict, number in counts(findings).items()]
     lines += [
         "",
-        "`config/claims.yaml` names the test of each claim, `pcbf-claims` runs them on the records. Intervals are 95 %.",
+        "`config/claims.yaml` names the test of each claim, `pcbf-claims` runs them on records. Intervals are 95 %.",
     ]
     rows = table(findings)
     for kind, title in KINDS.items():

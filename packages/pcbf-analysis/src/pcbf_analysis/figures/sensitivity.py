@@ -20,10 +20,11 @@ CAPTION = (
     "W1 distance to the exact return law (logarithmic axis) against the coefficient: λ in [0, γ] for PCBF with shared "
     "and with independent noise, dcfm in [0, 1] for Value Flows. Points are seeds, lines their mean, bars Student's "
     "95 % interval of the mean; for the chain each seed's value is the mean over the paper's states s = 1, 5, 10, 18. "
-    "A bar that leaves the panel below reaches zero. The star marks the λ with the lowest mean W1; diamonds and the "
+    "A bar that leaves the panel below reaches zero; methods are drawn a little apart. The star marks the λ with the lowest mean W1; diamonds and the "
     "dotted line are the values reported in the paper."
 )
 INPUTS = ("toy/w1.csv",)
+SHIFTS = {"pcbf-independent": 0.012, "value_flows": -0.012}  # to keep points at equal coefficients apart
 STAR: dict[str, Any] = {
     "color": theme.METHODS["pcbf"].colour,
     "markeredgecolor": "black",
@@ -63,7 +64,7 @@ def draw_panel(axes: Axes, env: str, w1: pd.DataFrame, paper: pd.DataFrame) -> N
         return
     axes.set_yscale("log")
     for method, (coefficients, values) in present.items():
-        draw_method(axes, theme.METHODS[method], coefficients, values)
+        draw_method(axes, theme.METHODS[method], coefficients + SHIFTS.get(method, 0.0), values)
     reported = draw_paper(axes, env, paper)
     draw_choice(axes, env, w1)
     shown = np.concatenate([reported, *(values.ravel() for _, values in present.values())])
