@@ -50,7 +50,7 @@ def test_evaluation(benchmark: BenchmarkFixture, ledger: Any, method: str) -> No
     spec = TaskSpec(observation_shape=(28,), action_dim=5, return_range=(-100.0, 0.0))
     agent = make_agent(method, spec, {**SIZES["3x128"]})
     state = jax.jit(agent.init)(jax.random.key(0))
-    lengths = {"num_episodes": NUM_EPISODES, "episode_limit": EPISODE_STEPS}
+    lengths: dict[str, Any] = {"num_episodes": NUM_EPISODES, "episode_limit": EPISODE_STEPS}
     together = TaskEvaluator(task, EvaluationSettings(num_slots=25, **lengths), Scaling(), os.cpu_count() or 1)
     alone = TaskEvaluator(task, EvaluationSettings(num_slots=1, **lengths), Scaling(), 0)
     try:

@@ -1,0 +1,121 @@
+"""What `make bench` leaves behind: a table per group of benchmarks, the targets beside what was reached, one figure."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pcbf_core.files import atomic_write
+
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
+
+
+def write_summary(folder: Path, groups: Mapping[str, Rows], peak: float) -> None:
+    """Write the rows of this session; groups that were not measured keep their files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = {**machine(), "matmul_peak_gflops": round(peak, 1)}
+    for name, rows in groups.items():
+        _write(folder / f"{name}.csv", pd.DataFrame(rows).to_csv(index=False, float_format="%.4g", lineterminator="\n"))
+        _write(folder / f"{name}.json", json.dumps({"machine": facts, "rows": rows}, indent=1, sort_keys=True) + "\n")
+    known = {path.stem: json.loads(path.read_text())["rows"] for path in folder.glob("*.json")}
+    _write(folder / "targets.md", targets_table(known))
+    if "scaling" in known:
+        draw_scaling(folder, known["scaling"])
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_write(path) as file:
+        file.write(text)
+
+
+def machine() -> dict[str, Any]:
+    """What decides how fast this machine is, without its name."""
+    import jax
+
+    return {
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+        "device": jax.devices()[0].device_kind,
+    }
+
+
+def targets(groups: Mapping[str, Rows]) -> Iterator[tuple[str, str, str, str]]:
+    """(work, target, reached, verdict) of every target whose benchmark has run."""
+
+    def row(group: str, **where: Any) -> Row:
+        found = (r for r in groups.get(group, ()) if all(r.get(name) == value for name, value in where.items()))
+        return next(found, {})
+
+    def judged(work: str, target: str, value: float | None, good: bool) -> tuple[str, str, str, str]:
+        if value is None:
+            return work, target, "not measured", ""
+        return work, target, f"{value:.2f}", "reached" if good else "missed"
+
+    def speedup(case: str, size: str = "4x512") -> float | None:
+        return row("updates", case=case, size=size).get("speedup_over_plain")
+
+    toy = row("toy", work="laptop run of PCBF on Solitaire").get("speedup_over_plain")
+    yield judged("toy: laptop run against the plain per-step loop at equal W1", "≥ 30 ×", toy, (toy or 0) >= 30)
+    share = row("updates", case="pcbf, a' = batch action", size="4x512").get("share_of_peak")
+    yield judged("PCBF update, a' = batch action", "≥ 0.60 of matmul peak", share, (share or 0) >= 0.6)
+    exact = speedup("pcbf")
+    yield judged("PCBF update with 16 candidates, exact", "≥ 2 × plain", exact, (exact or 0) >= 2)
+    amortised = row("updates", case="pcbf, amortised", size="4x512")
+    value, times = amortised.get("speedup_over_plain"), amortised.get("times_iql")
+    yield judged("the same, amortised", "≥ 5 × plain", value, (value or 0) >= 5)
+    yield judged("the same, amortised", "≤ 2 × IQL's step", times, (times or 9) <= 2)
+    for case in ("iqn", "iqn, amortised", "codac", "value_flows", "value_flows, amortised", "floq"):
+        value = speedup(case)
+        yield judged(f"{case} update", "≥ 2 × plain", value, (value or 0) >= 2)
+    for method in ("pcbf", "iql"):
+        found = [r for r in groups.get("acting", ()) if r["work"].endswith(f"steps, {method}")]
+        value = found[0]["speedup_over_plain"] if found else None
+        yield judged(f"50 episodes, {method}, against one by one", "≥ 5 ×", value, (value or 0) >= 5)
+    start = row("start", work="second start of a run").get("seconds_to_first_step")
+    yield judged("second start of a run: seconds to the first step", "≤ 5 s", start, (start or 9) <= 5)
+
+
+def targets_table(groups: Mapping[str, Rows]) -> str:
+    """The targets as Markdown."""
+    lines = ["| work | target | reached | |", "|---|---|---|---|"]
+    return "\n".join([*lines, *("| " + " | ".join(cells) + " |" for cells in targets(groups))]) + "\n"
+
+
+TITLES = {
+    "seeds": "seeds side by side",
+    "candidates": "candidates K",
+    "flow_steps": "flow steps N",
+    "transitions": "transitions",
+}
+
+
+def draw_scaling(folder: Path, rows: Rows) -> None:
+    """`scaling.{pdf,png,svg}`: time of a PCBF step against what a user may turn up."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from pcbf_analysis import theme
+    from pcbf_analysis.artefacts import figure_bytes
+
+    frame = pd.DataFrame(rows)
+    with theme.context():
+        figure = Figure(figsize=(theme.DOUBLE_COLUMN, 1.9), layout="constrained")
+        axes = figure.subplots(1, len(TITLES), sharey=True)
+        for panel, (quantity, title) in zip(axes, TITLES.items(), strict=True):
+            part = frame[frame.quantity == quantity]
+            panel.plot(part.value, part.step_ms, marker="o", color=theme.METHODS["pcbf"].colour)
+            panel.set(xscale="log", yscale="log", xlabel=title)
+        axes[0].set_ylabel("ms per step")
+        FigureCanvasAgg(figure)
+        for kind in ("pdf", "png", "svg"):
+            with atomic_write(folder / f"scaling.{kind}", mode="wb") as file:
+                file.write(figure_bytes(figure, kind))
