@@ -90,13 +90,14 @@ def content_hash(files):
 
 # What artefacts depend on besides records: the code that makes them, the paper's numbers, the claims and settings that
 # they quote. Modules that run checks, move files or watch the pipeline are no part of it.
+NO_ARTEFACTS = {"settings", "control", "campaign", "scheduler", "provenance", "publish", "progress", "theory_checks"}
 ANALYSIS_CODE = content_hash(
     path
     for folder in ("packages/pcbf-analysis/src/pcbf_analysis", "data/paper", "config")
     for path in (ROOT / folder).rglob("*.*")
     if path.suffix in {".py", ".html", ".css", ".js", ".csv", ".yaml", ".tsv"}
     and path.parent.name != "schemas"
-    and path.stem not in {"settings", "control", "campaign", "scheduler", "provenance", "publish", "progress", "theory_checks"}
+    and path.stem not in NO_ARTEFACTS
 )
 
 

@@ -7,6 +7,8 @@ import io
 import json
 import multiprocessing
 import random
+import resource
+import shutil
 import signal
 import sys
 import time
@@ -20,7 +22,8 @@ from pcbf_baselines import runner
 from pcbf_baselines.cli import assignment, run_settings, train_main, train_parser
 from pcbf_baselines.datasets import Scaling
 from pcbf_baselines.datasets.tasks import find_task
-from pcbf_baselines.runner import RunDiverged, RunError, RunPaths, RunSettings, restore_run, run
+from pcbf_baselines.locks import LockedError, held
+from pcbf_baselines.runner import RunDiverged, RunError, RunPaths, RunSettings, RunStopped, restore_run, run
 from pcbf_core.checkpoint import CheckpointError, read_header
 from pcbf_core.records import load_record
 
@@ -159,6 +162,103 @@ def test_statistics_of_the_data_are_in_the_checkpoint(tmp_path):
     assert restored.scaling.observations(np.array([5.0, 7.0, 9.0])).tolist() == [1, 1, 1]
 
 
+# --- groups of seeds --------------------------------------------------------------------------------
+
+
+def test_records_do_not_depend_on_how_seeds_are_grouped(tmp_path):
+    one_by_one = dataclasses.replace(SETTINGS, across="map")
+    train(tmp_path / "together", one_by_one, seeds=(0, 1, 2))
+    train(tmp_path / "apart", one_by_one, seeds=(0,))
+    train(tmp_path / "apart", one_by_one, seeds=(2, 1))
+    records = [
+        {n: b for n, b in artefacts(tmp_path / f).items() if n.startswith("runs/")} for f in ("together", "apart")
+    ]
+    assert len(records[0]) == 3 and records[0] == records[1]
+
+
+def test_only_the_missing_seeds_of_a_group_are_trained(tmp_path, finished):
+    shutil.copytree(finished, tmp_path / "results")
+    steps = []
+    train(tmp_path / "results", seeds=(0, 1, 2), sinks=[lambda seed, step, _: steps.append(seed)])
+    assert set(steps) == {2}
+
+
+def test_a_seed_that_diverges_does_not_stop_the_others(tmp_path, monkeypatch):
+    note = runner._Loop._note_diverged
+
+    def break_one(loop, histories):
+        if loop.state.step == 30:
+            histories["actor_loss"] = histories["actor_loss"].copy()
+            histories["actor_loss"][0] = np.nan
+        note(loop, histories)
+
+    monkeypatch.setattr(runner._Loop, "_note_diverged", break_one)
+    records = {record.seed: record for record in train(tmp_path)}
+    assert (records[0].status, records[1].status) == ("diverged", "finished")
+    assert "actor_loss became nan at step 31 of seed 0" in records[0].message
+    assert records[1].steps == 60
+
+
+# --- faults -----------------------------------------------------------------------------------------
+
+
+def test_asked_to_stop_it_saves_and_goes_on_to_the_same_bytes(finished, tmp_path):
+    asked = iter([False] * 6 + [True])
+    with pytest.raises(RunStopped, match="stopped at step 35; the same command goes on"):
+        train(tmp_path, should_stop=lambda: next(asked))
+    assert read_header(tmp_path / PATHS.checkpoint)["step"] == 35
+    train(tmp_path)
+    assert artefacts(tmp_path) == artefacts(finished)
+
+
+def test_a_full_disk_stops_the_run_and_spoils_nothing(finished, tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(seed, step, metrics):
+        if step == 30:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            train(tmp_path, sinks=[fill])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert read_header(tmp_path / PATHS.checkpoint)["step"] == 20  # the last whole one
+    assert not list(tmp_path.rglob("*.tmp"))
+    train(tmp_path)
+    assert artefacts(tmp_path) == artefacts(finished)
+
+
+def test_a_corrupt_checkpoint_is_named_with_its_remedy(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "results")
+    for seed in (0, 1):
+        (tmp_path / "results" / PATHS.record(seed)).unlink()
+    checkpoint = tmp_path / "results" / PATHS.checkpoint
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-40])
+    with pytest.raises(CheckpointError, match=r"seeds0-1\.npz is not a whole checkpoint.*delete it"):
+        train(tmp_path / "results")
+    log = io.StringIO()
+    train(tmp_path / "results", replace=True, log=log)  # as a campaign does: put aside and trained anew
+    assert "was moved to seeds0-1.npz.old" in log.getvalue()
+    checkpoint.with_name("seeds0-1.npz.old").unlink()
+    assert artefacts(tmp_path / "results") == artefacts(finished)
+
+
+def test_records_of_other_settings_are_replaced_if_asked_for(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "results")
+    other = dataclasses.replace(SETTINGS, batch_size=4)
+    log = io.StringIO()
+    records = train(tmp_path / "results", other, replace=True, log=log)
+    assert all(record.config["run"]["batch_size"] == 4 for record in records)
+    assert "run.batch_size: 8 (record) -> 4 (now)" in log.getvalue()
+
+
+def test_a_second_trainer_of_the_same_seed_is_kept_out(finished, tmp_path):
+    with held([tmp_path / PATHS.lock(1)]), pytest.raises(LockedError, match="trains the same run"):
+        train(tmp_path, wait=False)
+    assert not artefacts(tmp_path)
+
+
 @pytest.mark.slow
 def test_killed_at_random_points_it_ends_with_the_same_bytes(tmp_path):
     """SIGKILL at random moments of the loop, wherever they fall: in a call, an evaluation or a write."""
@@ -207,6 +307,25 @@ def test_command_line_settings():
     paper = run_settings(train_parser().parse_args(["pen-cloned-v1", "iql"]), find_task("pen-cloned-v1"))
     assert (paper.steps, paper.eval_every, paper.log_every) == (500_000, 50_000, 1000)
     assert assignment("x=None") == ("x", None)
+
+
+def test_a_failed_command_leaves_its_reason_and_a_corrupt_dataset_is_named(tmp_path, capsys):
+    data = tmp_path / "data/ogbench"
+    data.mkdir(parents=True)
+    for name in ("cube-single-play-v0.npz", "cube-single-play-v0-val.npz"):
+        (data / name).write_bytes(b"PK not a dataset")
+    task, out = "cube-single-play-singletask-task1-v0", tmp_path / "results"
+    assert train_main([task, "random", "--data-dir", str(tmp_path / "data"), "--out", str(out), "--steps", "2"]) == 1
+    error = capsys.readouterr().err
+    assert "cube-single-play-v0.npz is truncated or corrupt" in error
+    reason = json.loads((out / f"failures/train-{task}-random-seeds0.json").read_text())["reason"]
+    assert reason and reason in error
+
+
+def test_another_version_of_the_method_is_refused(tmp_path, capsys):
+    words = ["cube-single-play-singletask-task1-v0", "random", "--method-version", "99", "--out", str(tmp_path)]
+    assert train_main(words) == 1
+    assert "version 99 of random is asked for" in capsys.readouterr().err
 
 
 def test_wrong_names_and_numbers_are_told(tmp_path, capsys):

@@ -353,3 +353,17 @@ def plan_main(arguments: Sequence[str] | None = None) -> int:
     statuses = [job_status(results, job, time.time()) for job in plan.selected()]
     print("\n".join(describe_plan(options.root, plan, results, statuses, speeds)))
     return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code of `python -m pcbf_analysis.campaign {status,plan} …`."""
+    commands = {"status": status_main, "plan": plan_main}
+    rest = list(sys.argv[1:] if arguments is None else arguments)
+    if not rest or rest[0] not in commands:
+        print(f"usage: python -m pcbf_analysis.campaign {{{','.join(commands)}}} …", file=sys.stderr)
+        return 2
+    return commands[rest[0]](rest[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -18,6 +18,7 @@ from pcbf_analysis.claims.verdicts import (
     Case,
     Decision,
     Measure,
+    Verdict,
     difference,
     exact,
     needs_paper,
@@ -134,7 +135,7 @@ def cost_ratio(
             return needs_paper(f"{note}; elsewhere the ratio is the one shown" if known else note, measured)
         return undecided()
     measured = Measure(float(np.mean(fitting)), min(fitting), max(fitting))
-    found = {within(exact(ratio), low, high) for ratio in fitting}
+    found: set[Verdict] = {within(exact(ratio), low, high) for ratio in fitting}
     return Decision(
         found.pop() if len(found) == 1 else UNDECIDED,
         measured,

@@ -20,8 +20,8 @@ CAPTION = (
     "W1 distance to the exact return law (logarithmic axis) against the coefficient: λ in [0, γ] for PCBF with shared "
     "and with independent noise, dcfm in [0, 1] for Value Flows. Points are seeds, lines their mean, bars Student's "
     "95 % interval of the mean; for the chain each seed's value is the mean over the paper's states s = 1, 5, 10, 18. "
-    "A bar that leaves the panel below reaches zero; methods are drawn a little apart. The star marks the λ with the lowest mean W1; diamonds and the "
-    "dotted line are the values reported in the paper."
+    "A bar that leaves the panel below reaches zero; methods are drawn a little apart. The star marks the λ with the "
+    "lowest mean W1; diamonds and the dotted line are the values reported in the paper."
 )
 INPUTS = ("toy/w1.csv",)
 SHIFTS = {"pcbf-independent": 0.012, "value_flows": -0.012}  # to keep points at equal coefficients apart
