@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import platform
 import sys
 from pathlib import Path
 
@@ -28,11 +29,13 @@ if workflow.is_main_process and not workflow.dryrun and clear_stale_locks(Path("
 # The commands of the packages are those installed beside this Python.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), os.getenv("PATH", os.defpath)]))
 if "jobs_per_gpu" in config:
-    os.environ["PCBF_JOBS_PER_GPU"] = str(config["jobs_per_gpu"])
+    os.environ.update(PCBF_JOBS_PER_GPU=str(config["jobs_per_gpu"]))
 
-# JAX compiles the same programs again and again: keep them. At the smoke scale compiling is most of the work, and what
-# comes of it need not be fast.
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache/jax"))
+# JAX compiles the same programs again and again: keep them, each machine of a cluster its own, unless the user has said
+# where. At the smoke scale compiling is most of the work, and what comes of it need not be fast.
+CACHE = str(ROOT / ".cache/jax")
+if os.getenv("JAX_COMPILATION_CACHE_DIR", CACHE).startswith(CACHE):
+    os.environ.update(JAX_COMPILATION_CACHE_DIR=os.path.join(CACHE, platform.node()))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 if SCALE == "smoke":
@@ -73,6 +76,25 @@ def made_from(entries):
     return lambda wildcards: inputs_of(entries, wildcards.scale)
 
 
+ANIMATIONS = ["flow_chain"]
+
+
+def figure_files(labels, formats=("pdf", "png", "svg")):
+    """Paths of figures; the scale stays open. Moving pictures are gif files."""
+    endings = {label: ["gif"] if label in ANIMATIONS else formats for label in labels}
+    return [f"results/{{scale}}/figures/{label}.{ending}" for label in labels for ending in endings[label]]
+
+
+def table_files(labels, formats=("csv", "tex", "md")):
+    """Paths of tables; the scale stays open."""
+    return expand("results/{{scale}}/tables/{label}.{ending}", label=labels, ending=formats)
+
+
+def labels_of(groups):
+    """All labels of groups of artefacts, each a pair of labels and inputs."""
+    return [label for labels, _ in groups.values() for label in labels]
+
+
 # How early a job starts, the higher the earlier: artefacts as soon as their records are there, then the runs of the
 # first figures with the data in between, then training, and last the other toy runs, short jobs that fill what is left.
 ARTEFACT_PRIORITY, DATA_PRIORITY, TRAIN_PRIORITY = 20, 5, 1
@@ -90,14 +112,15 @@ def content_hash(files):
 
 # What artefacts depend on besides records: the code that makes them, the paper's numbers, the claims and settings that
 # they quote. Modules that run checks, move files or watch the pipeline are no part of it.
-NO_ARTEFACTS = {"settings", "control", "campaign", "scheduler", "provenance", "publish", "progress", "theory_checks"}
+ANALYSIS = ROOT / "packages/pcbf-analysis/src/pcbf_analysis"
+OTHER_CODE = ["campaign", "control", "progress", "provenance", "publish", "scheduler", "settings", "theory_checks"]
 ANALYSIS_CODE = content_hash(
     path
-    for folder in ("packages/pcbf-analysis/src/pcbf_analysis", "data/paper", "config")
-    for path in (ROOT / folder).rglob("*.*")
+    for folder in (ANALYSIS, ROOT / "data/paper", ROOT / "config")
+    for path in folder.rglob("*.*")
     if path.suffix in {".py", ".html", ".css", ".js", ".csv", ".yaml", ".tsv"}
     and path.parent.name != "schemas"
-    and path.stem not in NO_ARTEFACTS
+    and path not in {ANALYSIS / f"{name}.py" for name in OTHER_CODE}
 )
 
 

@@ -37,23 +37,7 @@ TABLES = {
     ),
     "comparison": (["paper_comparison"], [W1, control_runs]),
 }
-ANIMATED = ["flow_chain"]
 RECORDS = [*expand("results/{{scale}}/{name}", name=fixed_names()), control_runs, ablation_runs, PICTURES]
-
-
-def figure_files(labels, formats=("pdf", "png", "svg")):
-    """Paths of figures; the scale stays open."""
-    endings = {label: ["gif"] if label in ANIMATED else formats for label in labels}
-    return [f"results/{{scale}}/figures/{label}.{ending}" for label in labels for ending in endings[label]]
-
-
-def table_files(labels, formats=("csv", "tex", "md")):
-    """Paths of tables; the scale stays open."""
-    return expand("results/{{scale}}/tables/{label}.{ending}", label=labels, ending=formats)
-
-
-def labels_of(groups):
-    return [label for labels, _ in groups.values() for label in labels]
 
 
 rule render:

@@ -23,9 +23,10 @@ from pcbf_baselines.cli import assignment, run_settings, train_main, train_parse
 from pcbf_baselines.datasets import Scaling
 from pcbf_baselines.datasets.tasks import find_task
 from pcbf_baselines.locks import LockedError, held
+from pcbf_baselines.registry import make_agent
 from pcbf_baselines.runner import RunDiverged, RunError, RunPaths, RunSettings, RunStopped, restore_run, run
 from pcbf_core.checkpoint import CheckpointError, read_header
-from pcbf_core.records import load_record
+from pcbf_core.records import Evaluation, load_record
 
 sys.path.insert(0, str(Path(__file__).parent))
 from tiny import SETTINGS, TinyAgent, TinyConfig, run_tiny, tiny_problem
@@ -174,6 +175,25 @@ def test_records_do_not_depend_on_how_seeds_are_grouped(tmp_path):
         {n: b for n, b in artefacts(tmp_path / f).items() if n.startswith("runs/")} for f in ("together", "apart")
     ]
     assert len(records[0]) == 3 and records[0] == records[1]
+
+
+@pytest.mark.slow
+def test_learners_of_pcbf_do_not_depend_on_the_group(tmp_path):
+    """The parameters themselves, to the last bit, shown as scores."""
+
+    def show(agent, state, step):
+        sums = tuple(float(np.asarray(leaf, np.float64).sum()) for leaf in jax.tree.leaves(state.params))
+        return Evaluation(step, sums, sums, (1,) * len(sums), sums)
+
+    problem = tiny_problem()
+    problem = dataclasses.replace(
+        problem, agent=make_agent("pcbf", problem.spec, {"hidden_sizes": [8, 8], "discount": 0.9}), evaluate=show
+    )
+    settings = dataclasses.replace(SETTINGS, across="map", steps=10, eval_every=5)
+    together = train(tmp_path / "together", settings, seeds=(0, 1), problem=problem)
+    apart = [train(tmp_path / "apart", settings, seeds=(seed,), problem=problem)[0] for seed in (0, 1)]
+    assert together == apart
+    assert together[0].evaluations != together[1].evaluations
 
 
 def test_only_the_missing_seeds_of_a_group_are_trained(tmp_path, finished):

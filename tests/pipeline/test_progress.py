@@ -105,6 +105,14 @@ def test_the_log_tells_what_failed_and_how():
     assert not run.running
 
 
+def test_a_job_that_is_tried_once_more_has_not_failed_yet():
+    failed = PLAN + START.format(method="pcbf", jobid=2) + FAIL.format(jobid=2)
+    again = failed + "Trying to restart job 2.\n" + START.format(method="pcbf", jobid=2) + "\n"
+    assert read(again).failures == []
+    assert read(again).running == {2: PCBF}
+    assert [failure.job for failure in read(again + FAIL.format(jobid=2)).failures] == [PCBF]
+
+
 def test_the_log_tells_when_nothing_is_to_be_done():
     assert read("Nothing to be done (all requested files are present and up to date).").nothing_to_do
 
@@ -211,6 +219,19 @@ def test_watch_shows_the_end_of_a_failed_jobs_log(tmp_path, monkeypatch):
     assert "toy solitaire/pcbf failed with exit code 3" in stream.getvalue()
     assert "  the loss is not a number" in stream.getvalue()
     assert "line 10\n" not in stream.getvalue()
+
+
+def test_watch_says_the_reason_of_every_failure(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = PLAN
+    for jobid, method in enumerate(["pcbf", "value_flows", "pcbf-independent"]):
+        log = tmp_path / f"results/smoke/logs/toy/solitaire/{method}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(f"some lines\nthe reason of {method}\n", encoding="utf-8")
+        text += START.format(method=method, jobid=jobid) + FAIL.replace("pcbf.log", f"{method}.log").format(jobid=jobid)
+    stream = io.StringIO()
+    assert watch([sys.executable, "-c", f"print({text!r}); raise SystemExit(1)"], tmp_path, {}, stream) == 1
+    assert all(f"  the reason of {m}\n" in stream.getvalue() for m in ("pcbf", "value_flows", "pcbf-independent"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -82,7 +82,7 @@ def test_the_paper_scale_has_the_papers_runs():
 
 
 def test_a_domain_or_method_can_be_asked_for_by_name(checkout, plan):
-    jobs = plan(checkout, "--config", "scale=paper", "domains=scene-play", "methods=[pcbf, iql]", "--", "runs")
+    jobs = plan(checkout, "runs", "--config", "scale=paper", "domains=scene-play", "methods=[pcbf, iql]")
     groups = 8 // load_scale(REPOSITORY / "config/scales/paper.yaml")["control"]["seeds_per_job"]
     weights = len(load_scale(REPOSITORY / "config/scales/paper.yaml")["control"]["ablations"]["control_weights"])
     assert jobs == {"train": 5 * 2 * groups, "ablate": weights * groups, "fetch_data": 1, "runs": 1}
@@ -318,6 +318,8 @@ class TestSmoke:
         clone = tmp_path / "clone"
         git(smoke_copy, "clone", "--quiet", ".", str(clone))
         assert "up to date" in run_module(clone, "dvc", "repro").stdout
+        stages = run_module(clone, "dvc", "stage", "list", "--all", "--name-only").stdout.split()
+        assert {"data/dvc.yaml:official", "results/dvc.yaml:runs@paper", "figures@smoke"} <= set(stages)
         for folder in ("figures", "tables", "report"):
             shutil.rmtree(clone / "results/published/smoke" / folder)
         (clone / "results/published/smoke/claims.csv").unlink()

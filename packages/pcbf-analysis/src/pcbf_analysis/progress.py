@@ -105,7 +105,9 @@ class RunLog:
         jobid = int(block["jobid"])
         if rule := block.get("started"):
             pairs = [pair.partition("=") for pair in block.get("wildcards", "").split(", ") if pair]
-            self.running[jobid] = Job(rule, tuple(value for name, _, value in pairs if name != "scale"))
+            job = Job(rule, tuple(value for name, _, value in pairs if name != "scale"))
+            self.running[jobid] = job
+            self.failures = [failure for failure in self.failures if failure.job != job]  # it is tried once more
         else:
             logs = block.get("log", "").removesuffix(" (check log file(s) for error details)")
             job = self.running.pop(jobid, Job(block["failed"]))
@@ -325,8 +327,8 @@ def _last_words(run: RunLog, code: int, log_path: Path, elapsed: float) -> Itera
         yield f"{label} failed" + (f" with exit code {failure.exit_code}" if failure.exit_code is not None else "")
         for path in failure.logs:
             in_full = place < FAILURES_IN_FULL
-            yield f"last lines of {path}:" if in_full else f"see {path}"
-            yield from (f"  {line}" for line in tail(path) if in_full)
+            yield f"last lines of {path}:" if in_full else f"last line of {path}:"
+            yield from (f"  {line}" for line in (tail(path) if in_full else tail(path)[-1:]))
     if not run.failures:
         yield from tail(log_path, after="Building DAG of jobs...")
     yield f"stopped with exit code {code} after {clock(elapsed)}; Snakemake's own log is {log_path}"
