@@ -44,6 +44,8 @@ lock: $(STAMP) ## resolve requirements.in into requirements.lock (exact versions
 	uv pip compile requirements.in --output-file requirements.lock \
 	  --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 	  --no-emit-package pcbf-core --no-emit-package pcbf-baselines --no-emit-package pcbf-analysis
+	uv pip compile requirements-cuda.in --output-file requirements-cuda.lock --constraint requirements.lock \
+	  --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
 # --- experiments ----------------------------------------------------------------------------------
 

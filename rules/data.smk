@@ -21,7 +21,7 @@ rule make_data:
     log:
         "data/local/episodes{episodes}-length{length}-seed{seed}/logs/{dataset}.log",
     priority: DATA_PRIORITY
-    threads: max(1, (workflow.cores or 1) // 2)  # the number does not change the data
+    threads: min(8, max(1, (workflow.cores or 1) // 2))  # the number does not change the data
     params:
         folder="data/local/episodes{episodes}-length{length}-seed{seed}",
     shell:

@@ -14,7 +14,7 @@ from typing import Any
 
 os.environ.setdefault("MUJOCO_GL", "egl")
 
-from pcbf_baselines.datasets.tasks import PAPER_TASKS, TASKS, Task, datasets, find_task, tasks_tsv
+from pcbf_baselines.datasets.tasks import PAPER_TASKS, TASKS, Task, datasets, find_task, load_plugins, tasks_tsv
 
 EXIT_ERROR, EXIT_DIVERGED, EXIT_INTERRUPTED, EXIT_STOPPED = 1, 3, 130, 143
 METHODS_FILE = Path("config/methods.yaml")
@@ -412,6 +412,7 @@ def data_parser() -> argparse.ArgumentParser:
 
 def data_main(arguments: Sequence[str] | None = None) -> int:
     options = data_parser().parse_args(arguments)
+    load_plugins()
     commands = {"list": _list, "fetch": _fetch, "verify": _verify, "make-local": _make_local}
     return _guarded(lambda: commands[options.command](options))
 
@@ -441,7 +442,7 @@ def _fetch(options: argparse.Namespace) -> int:
 
     sources = default_sources(options.source)
     for task in named(options.names):
-        if task.kind == "adroit":
+        if task.is_minari:
             receipts = [adroit.fetch(task, options.data_dir, sources)]
         else:
             receipts = [fetch(file, sources) for file in dataset_files(task, options.data_dir)]
