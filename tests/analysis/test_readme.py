@@ -6,6 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from pcbf_analysis.theme import METHODS
+
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "results/published/laptop"
 KEYS = ["env", "state", "method", "coefficient"]
@@ -40,3 +42,33 @@ def test_theory_count():
     checks = pd.read_csv(PUBLISHED / "theory/checks.csv")
     words = f"{int(checks['holds'].sum())} of {len(checks)} theory checks hold"
     assert words in (ROOT / "README.md").read_text(encoding="utf-8").replace("\n", " ")
+
+
+CONTROL_ROWS = re.findall(
+    r"^\| ([A-Za-z0-9 ]+) \| ([\d.]+) \| ([\d.]+) to ([\d.]+) \| (yes|no|) ?\|$",
+    (ROOT / "README.md").read_text(encoding="utf-8"),
+    flags=re.MULTILINE,
+)
+
+
+def test_control_suite_is_shown_whole_and_as_it_is():
+    table = pd.read_csv(PUBLISHED / "tables/control_suite.csv").set_index("method")
+    titles = {style.label: name for name, style in METHODS.items()}
+    shown = {titles[title]: (mean, low, high, above) for title, mean, low, high, above in CONTROL_ROWS}
+    assert set(shown) == set(table.index)
+    for method, (mean, low, high, above) in shown.items():
+        row = table.loc[method]
+        assert [float(mean), float(low), float(high)] == pytest.approx(
+            [row["mean"], row["low"], row["high"]], abs=0.051
+        )
+        assert above == {True: "yes", False: "no"}.get(row["is_above_bc"], "")
+
+
+def test_verdict_counts():
+    counts = pd.read_csv(PUBLISHED / "claims.csv")["verdict"].value_counts()
+    words = (
+        f"{counts.sum()} claims of the paper: {counts['holds']} hold, {counts['fails']} fail, "
+        f"{counts['undecided at this scale']} are undecided at this scale, "
+        f"{counts['needs paper scale']} need the paper's"
+    )
+    assert words in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
