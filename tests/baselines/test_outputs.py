@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,10 +29,14 @@ def test_tensorboard_gets_every_metric_of_every_seed(tmp_path: Path):
     for row in ROWS:
         write(*row)
     (file,) = tmp_path.iterdir()
-    values = {(tag, step): value for tag, step, value in scalars(file)}
-    assert values == {
-        (f"seed{seed}/{name}", step): value for seed, step, metrics in ROWS for name, value in metrics.items()
-    }
+    expected = {(f"seed{seed}/{name}", step): value for seed, step, metrics in ROWS for name, value in metrics.items()}
+    values = {}
+    for _ in range(100):  # a thread of its own writes the file
+        values = {(tag, step): value for tag, step, value in scalars(file)}
+        if len(values) == len(expected):
+            break
+        time.sleep(0.1)
+    assert values == expected
 
 
 def scalars(file: Path) -> Iterator[tuple[str, int, float]]:
@@ -39,8 +44,10 @@ def scalars(file: Path) -> Iterator[tuple[str, int, float]]:
     from tensorboardX.proto.event_pb2 import Event  # type: ignore[import-not-found]
 
     data = file.read_bytes()
-    while data:
+    while len(data) >= 16:
         length = int.from_bytes(data[:8], "little")
+        if len(data) < 16 + length:  # not whole yet
+            return
         event = Event.FromString(data[12 : 12 + length])
         data = data[16 + length :]
         for value in event.summary.value:
