@@ -77,7 +77,7 @@ def records(folder: Path) -> dict[str, RunRecord]:
 
 
 def tables(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in (folder / "tables").iterdir()}
+    return {file.name: file.read_bytes() for file in (folder / "tables").iterdir() if file.stem in TABLES}
 
 
 @pytest.mark.slow
