@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -71,25 +71,28 @@ def trend(places: Floats, values: Floats, direction: Direction) -> tuple[Verdict
 def w1_trend(results: Results, *, environments: Sequence[str], method: str, direction: Direction) -> Decision:
     """Whether W1 falls or rises with the coefficient in each environment."""
     w1 = results.w1()
-    cases = []
-    for env in environments:
-        verdict, ratio = trend(*seed_means(w1, env, method), direction)
-        cases.append(Case(env, ratio, verdict))
-    worst = "largest" if direction == "falls" else "smallest"
-    return over_cases(cases, "W1 at the largest coefficient over that at the smallest", worst=worst)
+    return trend_over({env: seed_means(w1, env, method) for env in environments}, direction, "W1")
 
 
 def loss_std_trend(results: Results, *, environments: Sequence[str], method: str, direction: Direction) -> Decision:
     """Whether the spread of the loss falls or rises with the coefficient in each environment."""
     frame = results.loss_std()
-    cases = []
+    curves = {}
     for env in environments:
         rows = frame[(frame["env"] == env) & (frame["method"] == method)]
         wide = rows.pivot(index="coefficient", columns="seed", values="loss_std").sort_index()
-        verdict, ratio = trend(wide.index.to_numpy(dtype=float), wide.to_numpy(dtype=float), direction)
+        curves[env] = (wide.index.to_numpy(dtype=float), wide.to_numpy(dtype=float))
+    return trend_over(curves, direction, "loss std")
+
+
+def trend_over(curves: Mapping[str, tuple[Any, Any]], direction: Direction, quantity: str) -> Decision:
+    """The `trend` of each environment's (coefficients, values by coefficient and seed), together."""
+    cases = []
+    for env, curve in curves.items():
+        verdict, ratio = trend(*curve, direction)
         cases.append(Case(env, ratio, verdict))
     worst = "largest" if direction == "falls" else "smallest"
-    return over_cases(cases, "loss std at the largest coefficient over that at the smallest", worst=worst)
+    return over_cases(cases, f"{quantity} at the largest coefficient over that at the smallest", worst=worst)
 
 
 def w1_growth(results: Results, *, environments: Sequence[str], method: str, factor: float) -> Decision:
