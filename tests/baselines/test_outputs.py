@@ -31,7 +31,7 @@ def test_tensorboard_gets_every_metric_of_every_seed(tmp_path: Path):
     (file,) = tmp_path.iterdir()
     expected = {(f"seed{seed}/{name}", step): value for seed, step, metrics in ROWS for name, value in metrics.items()}
     values = {}
-    for _ in range(100):  # a thread of its own writes the file
+    for _ in range(300):  # a thread of its own writes the file, once a second
         values = {(tag, step): value for tag, step, value in scalars(file)}
         if len(values) == len(expected):
             break

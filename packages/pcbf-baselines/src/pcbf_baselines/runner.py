@@ -15,6 +15,7 @@ A record says nothing of the group it was trained in. With `across="map"` its by
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import csv
 import dataclasses
@@ -692,12 +693,12 @@ def tensorboard_sink(folder: Path) -> Callable[[int, int, Mapping[str, float]], 
         from tensorboardX import SummaryWriter  # type: ignore[import-not-found]
     except ImportError as error:
         raise RunError("TensorBoard output needs `pip install pcbf-baselines[tensorboard]`.") from error
-    writer = SummaryWriter(str(folder))
+    writer = SummaryWriter(str(folder), flush_secs=1)  # by its own thread; its flush() leaves out what waits in a queue
+    atexit.register(writer.close)
 
     def write(seed: int, step: int, metrics: Mapping[str, float]) -> None:
         for name, value in metrics.items():
             writer.add_scalar(f"seed{seed}/{name}", value, step)
-        writer.flush()
 
     return write
 
