@@ -61,8 +61,10 @@ def control_runs(scale):
 
 
 def ablation_runs(scale):
-    """What an artefact needs that is made from PCBF's runs with other control weights."""
-    return receipts(scale, PLAN.ablations(scale))
+    """What an artefact needs that is made from runs with a setting changed: the scale's own and those made by request."""
+    found = Path(f"results/{scale}/ablations").glob("*/receipts/*/*/*.json")
+    asked = sorted(path.as_posix() for path in found if not path.parts[3].startswith("control_weight="))
+    return [*receipts(scale, PLAN.ablations(scale)), *asked]
 
 
 def inputs_of(entries, scale):
@@ -131,7 +133,7 @@ wildcard_constraints:
     task="|".join(PLAN.sheets.tasks),
     dataset="|".join({task.dataset for task in PLAN.sheets.tasks.values()}),
     group="seeds[0-9-]+",
-    weight="[0-9.e-]+",
+    change="[a-z_]+=[^/]+",
     episodes="[0-9]+",
     length="[0-9]+",
     seed="[0-9]+",

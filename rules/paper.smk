@@ -17,7 +17,7 @@ FIGURES = {
         [W1, LOSS_STD, *toy_runs(methods=["pcbf", "value_flows"])],
     ),
     "control": (["performance_profiles"], [control_runs]),
-    "ablations": (["ablations"], [ablation_runs]),
+    "ablations": (["ablations"], [ablation_runs, control_runs]),
     "pictures": (["ogbench"], [PICTURES]),
 }
 TABLES = {
@@ -36,6 +36,7 @@ TABLES = {
         [control_runs],
     ),
     "comparison": (["paper_comparison"], [W1, control_runs]),
+    "ablations": (["setting_effects"], [control_runs, ablation_runs]),
 }
 RECORDS = [*expand("results/{{scale}}/{name}", name=fixed_names()), control_runs, ablation_runs, PICTURES]
 

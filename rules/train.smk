@@ -1,4 +1,5 @@
-# Training on the control suite, one job per task, method and group of seeds; `ablate` is the same with another λ.
+# Training on the control suite, one job per task, method and group of seeds; `ablate` is the same with one setting
+# changed: λ for fig:ablations, or any other by the name of its target (docs/cost.md).
 # Checkpoints, metrics and the records of the seeds are not declared: Snakemake removes declared files of a job that
 # fails, and a job that is run again goes on from its checkpoint. What is declared is a receipt, written at the end.
 
@@ -37,15 +38,15 @@ rule train:
 
 use rule train as ablate with:
     output:
-        "results/{scale}/ablations/control_weight={weight}/receipts/{task}/{method}/{group}.json",
+        "results/{scale}/ablations/{change}/receipts/{task}/{method}/{group}.json",
     log:
-        "results/{scale}/ablations/control_weight={weight}/logs/train/{task}/{method}/{group}.log",
+        "results/{scale}/ablations/{change}/logs/train/{task}/{method}/{group}.log",
     benchmark:
-        "results/{scale}/ablations/control_weight={weight}/benchmarks/train/{task}/{method}/{group}.jsonl"
+        "results/{scale}/ablations/{change}/benchmarks/train/{task}/{method}/{group}.jsonl"
     params:
         version=lambda w: PLAN.sheets.methods[w.method].version,
         gpus=lambda w: SETTINGS[w.scale]["control"]["gpus_per_job"],
         seeds=lambda w: " ".join(map(str, group_seeds(w.group))),
-        job=lambda w: compact_json(train_job(SETTINGS[w.scale], PLAN.sheets, w.task, w.method, float(w.weight))),
+        job=lambda w: compact_json(train_job(SETTINGS[w.scale], PLAN.sheets, w.task, w.method, w.change)),
         data=lambda w: data_folder(SETTINGS[w.scale]),
-        out="results/{scale}/ablations/control_weight={weight}",
+        out="results/{scale}/ablations/{change}",

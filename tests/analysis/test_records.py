@@ -256,6 +256,18 @@ def test_the_ablation_frame_has_the_control_weights(empty: Results) -> None:
         ablation_frame(empty)
 
 
+def test_the_suites_own_runs_belong_to_the_ablation_of_their_task(empty: Results) -> None:
+    for weight in ("0", "0.9"):
+        write_run(empty.root / "ablations" / f"control_weight={weight}", CUBE, "pcbf", 0, [[40]])
+    write_run(empty.root, CUBE, "pcbf", 0, [[60]], agent={"control_weight": 0.4})
+    write_run(empty.root, CUBE, "pcbf", 1, [[80]], agent={"control_weight": 0.9})  # has runs of its own already
+    write_run(empty.root, CUBE, "iql", 0, [[80]])
+    write_run(empty.root, "hammer-expert-v1", "pcbf", 0, [[80]], agent={"control_weight": 0.4})
+    frame = ablation_frame(empty)
+    assert frame["control_weight"].tolist() == [0, 0.4, 0.9]
+    assert frame["score"].tolist() == [40, 60, 40]
+
+
 def test_the_cost_frame_names_the_device(empty: Results) -> None:
     write_cost(empty.root, CUBE, "iql", device="NVIDIA A100", peak_device_bytes=3 * 10**9)
     write_cost(empty.root, CUBE, "pcbf")

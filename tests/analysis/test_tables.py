@@ -290,6 +290,23 @@ def test_at_the_papers_scale_all_38_tasks_have_a_row(paper_scale: Results) -> No
     assert "Not comparable" not in rendered("fullogbench_comparison", paper_scale)["md"]
 
 
+def test_a_changed_setting_stands_beside_the_suites(empty: Results) -> None:
+    for seed, score in enumerate([40, 60]):
+        write_run(empty.root, CUBE, "pcbf", seed, [[score]], agent={"action_reuse": 8, "control_weight": 0.4})
+        write_run(empty.root / "ablations/action_reuse=1", CUBE, "pcbf", seed, [[score + 20]])
+    write_run(empty.root / "ablations/control_weight=0", CUBE, "pcbf", 0, [[50]])
+    write_cost(empty.root, CUBE, "pcbf", train_seconds=10.0)
+    write_cost(empty.root / "ablations/action_reuse=1", CUBE, "pcbf", train_seconds=35.0)
+    frame = csv_of("setting_effects", empty)
+    assert frame["setting"].tolist() == ["action_reuse", "control_weight"]
+    row = cell_of(frame, setting="action_reuse")
+    assert (row["value"], row["suite_value"], row["mean"], row["difference"]) == (1, 8, 70, 20)
+    assert row["relative_time"] == pytest.approx(3.5)
+    # Welch with both variances 200 over two seeds: 4.303 (two degrees of freedom) times the root of 200
+    assert row["difference_high"] - row["difference_low"] == pytest.approx(2 * 4.3027 * 200**0.5, rel=1e-4)
+    assert pd.isna(cell_of(frame, setting="control_weight")["relative_time"])
+
+
 def test_the_suite_table_holds_every_method_against_behaviour_cloning(two_tasks: Results) -> None:
     lines = table_lines(rendered("control_suite", two_tasks)["md"])
     assert lines[2].startswith("| cube-double-play-task1 | BC | 15.0 | 7.1 |")

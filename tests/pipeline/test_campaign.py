@@ -92,7 +92,7 @@ def test_the_lines_say_what_a_reader_wants_to_know(tmp_path, plan):
     text = "\n".join(describe_status(Path("results/smoke"), plan, statuses))
     assert "results/smoke: 2 of 8 runs done; jobs: 1 done, 1 running, 1 failed, 0 stopped, 1 waiting" in text
     assert f"{TASK} pcbf seeds0-1: 75 % of 20 steps, 2 steps/s, 0:02 left" in text
-    assert f"{TASK} pcbf λ = 0.5 seeds0-1: no graphics card is visible" in text
+    assert f"{TASK} pcbf control_weight=0.5 seeds0-1: no graphics card is visible" in text
     assert "and more" not in text
     # two seeds of pcbf lack 5 steps each, iql and the ablation 20 each, at 2 steps/s for each of two seeds
     assert time_left(plan, statuses) == pytest.approx((2 * 5 + 2 * 20 + 2 * 20) / 4)

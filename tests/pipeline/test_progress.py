@@ -126,7 +126,7 @@ def test_the_work_of_a_job_is_its_gradient_steps():
     assert work[VALUE_FLOWS.name] == before + num_coefficients * 2 * 500
     task = "cube-single-play-singletask-task1-v0"
     assert work[f"train-{task}-pcbf-seeds0-1"] == before + 2 * 60 * CONTROL_STEP_WORK
-    assert work[f"ablate-0.5-{task}-pcbf-seeds2"] == before + 60 * CONTROL_STEP_WORK
+    assert work[f"ablate-control_weight=0.5-{task}-pcbf-seeds2"] == before + 60 * CONTROL_STEP_WORK
 
 
 def test_jobs_count_by_their_work_not_by_their_number():
@@ -167,7 +167,10 @@ def test_progress_files_of_earlier_runs_and_broken_ones_are_left_out(tmp_path):
     (tmp_path / "progress/broken.json").write_text("{", encoding="utf-8")
     write_json(tmp_path / "ablations/control_weight=0.5/progress/train-task-pcbf-seeds0.json", {**said, "first": 10})
     found = read_progress(tmp_path, since=95.0)
-    assert found == {"new": Progress(30, 120, 3.0), "ablate-0.5-task-pcbf-seeds0": Progress(30, 120, 2.0)}
+    assert found == {
+        "new": Progress(30, 120, 3.0),
+        "ablate-control_weight=0.5-task-pcbf-seeds0": Progress(30, 120, 2.0),
+    }
     assert found["new"].fraction == 0.25
 
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from pcbf_analysis import artefacts
-from pcbf_analysis.control import ablation_jobs, control_jobs, load_plan, load_sheets
+from pcbf_analysis.control import ablation_jobs, control_jobs, load_plan, load_sheets, train_job
 from pcbf_analysis.progress import RunLog
 from pcbf_analysis.provenance import faults, read_manifest, record_names
 from pcbf_analysis.publish import RECORD_FOLDERS
@@ -25,7 +25,7 @@ from pcbf_analysis.settings import ENVIRONMENTS, METHODS, SCALES, load_scale
 from .conftest import REPOSITORY, copy_pipeline, let_smoke_be_published, read_rows
 
 FIGURE_RULES = [f"figures_{name}" for name in ("residual", "flows", "distances", "control", "ablations", "pictures")]
-TABLE_RULES = [f"tables_{name}" for name in ("toy", "control", "comparison")]
+TABLE_RULES = [f"tables_{name}" for name in ("toy", "control", "comparison", "ablations")]
 ARTEFACT_RULES = [*FIGURE_RULES, *TABLE_RULES, "claims", "report"]
 TASK = "cube-single-play-singletask-task1-v0"
 Plan = Callable[..., dict[str, int]]
@@ -93,6 +93,14 @@ def test_an_unknown_name_gets_a_suggestion(checkout, run_module):
     assert done.returncode != 0
     sentence = '--config: domains = "scene-plai": not part of this scale; did you mean scene-play?'
     assert done.stderr.strip().endswith(sentence)
+
+
+def test_any_setting_can_be_changed_by_the_name_of_a_target(checkout, plan):
+    receipt = f"results/smoke/ablations/action_reuse=1/receipts/{TASK}/pcbf/seeds0-1-2.json"
+    assert plan(checkout, receipt) == {"ablate": 1, "make_data": 1}
+    settings, sheets = load_scale(REPOSITORY / "config/scales/laptop.yaml"), load_sheets(REPOSITORY)
+    ours, changed = (train_job(settings, sheets, TASK, "pcbf", change) for change in (None, "action_reuse=1"))
+    assert changed == {**ours, "method": {**ours["method"], "action_reuse": 1}}
 
 
 def test_one_table_of_the_control_suite_asks_for_runs_and_no_toys(checkout, plan):

@@ -39,6 +39,7 @@ from pcbf_analysis.tables import (
     hyperparameters,
     paper_comparison,
     probability_of_improvement,
+    setting_effects,
 )
 from pcbf_analysis.tables import performance_profiles as profile_table
 from pcbf_core.files import atomic_write
@@ -182,6 +183,7 @@ TABLES: dict[str, TableArtefact] = {
         _table("probability_of_improvement", probability_of_improvement),
         _table("performance_profiles", profile_table),
         _table("cost", cost),
+        _table("setting_effects", setting_effects),
         _table("hyperparameters", hyperparameters),
         _table("domain_hyperparameters", domain_hyperparameters),
         _table("paper_comparison", paper_comparison),

@@ -113,8 +113,8 @@ def describe_status(results: Path, plan: Plan, statuses: Sequence[JobStatus]) ->
 
 
 def _describe_job(status: JobStatus) -> str:
-    weight = f" λ = {status.job.weight}" if status.job.variant else ""
-    words = [f"{status.job.task} {status.job.method}{weight} {status.job.group}"]
+    change = f" {status.job.change}" if status.job.variant else ""
+    words = [f"{status.job.task} {status.job.method}{change} {status.job.group}"]
     if status.progress is not None:
         words.append(f"{100 * status.progress.fraction:.0f} % of {status.progress.total} {status.progress.unit}")
     if status.state == "running" and status.progress is not None and status.seconds_left is not None:

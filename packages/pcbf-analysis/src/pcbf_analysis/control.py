@@ -75,9 +75,9 @@ class TrainJob:
         return group_name(self.seeds)
 
     @property
-    def weight(self) -> str:
-        """The control weight of an ablation, as its folder is called."""
-        return self.variant.partition("=")[2].rstrip("/")
+    def change(self) -> str:
+        """What an ablation changes, `<setting>=<value>`."""
+        return self.variant.removeprefix("ablations/").rstrip("/")
 
     @property
     def receipt(self) -> str:
@@ -109,8 +109,14 @@ def group_seeds(group: str) -> tuple[int, ...]:
     return tuple(map(int, group.removeprefix("seeds").split("-")))
 
 
-def variant_folder(control_weight: float) -> str:
-    return f"ablations/control_weight={control_weight:g}/"
+def variant_folder(setting: str, value: float) -> str:
+    return f"ablations/{setting}={value:g}/"
+
+
+def changed_settings(change: str) -> Settings:
+    """The setting that `<setting>=<value>` changes; values are written as in YAML."""
+    setting, _, value = change.partition("=")
+    return {setting: yaml.safe_load(value)}
 
 
 def load_sheets(root: str | Path) -> Sheets:
@@ -191,7 +197,7 @@ def ablation_jobs(settings: Settings, sheets: Sheets) -> list[TrainJob]:
         job
         for weight in control["ablations"]["control_weights"]
         for task in map(sheets.tasks.__getitem__, control["ablations"]["tasks"])
-        for job in _groups(task, ABLATED, control, variant_folder(weight))
+        for job in _groups(task, ABLATED, control, variant_folder("control_weight", weight))
     ]
 
 
@@ -205,20 +211,19 @@ def _batched(seeds: range, size: int) -> Iterator[tuple[int, ...]]:
     return (tuple(seeds[start : start + size]) for start in range(0, len(seeds), size))
 
 
-def train_job(
-    settings: Settings, sheets: Sheets, task: str, method: str, control_weight: float | None = None
-) -> Settings:
+def train_job(settings: Settings, sheets: Sheets, task: str, method: str, change: str | None = None) -> Settings:
     """What one training job depends on: how it runs, and the method's settings in the order in which they apply.
 
-    These are the domain's, then the scale's for every method that has them, then the scale's for this method.
+    These are the domain's, then the scale's for every method that has them, then the scale's for this method, then
+    the one that an ablation changes.
     """
     control = settings["control"]
-    weight = {} if control_weight is None else {"control_weight": control_weight}
+    changed = {} if change is None else changed_settings(change)
     return {
         "run": {**control["run"], "steps": control["run"]["steps"] or sheets.tasks[task].steps},
         "domain": sheets.domain_settings(sheets.tasks[task], method),
         "default": control["method_settings"]["default"],
-        "method": {**control["method_settings"].get(method, {}), **weight},
+        "method": {**control["method_settings"].get(method, {}), **changed},
     }
 
 

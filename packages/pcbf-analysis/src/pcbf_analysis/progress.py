@@ -151,7 +151,7 @@ def progress_of(said: Mapping[str, Any]) -> Progress:
 def _job_name(results: Path, path: Path) -> str:
     """The name of the job (`Job.name`) that a progress file belongs to."""
     top, folder, *_ = path.relative_to(results).parts
-    return path.stem if top == "progress" else f"ablate-{folder.partition('=')[2]}-{path.stem.removeprefix('train-')}"
+    return path.stem if top == "progress" else f"ablate-{folder}-{path.stem.removeprefix('train-')}"
 
 
 def plan_work(plan: Plan) -> dict[str, float]:
@@ -160,7 +160,7 @@ def plan_work(plan: Plan) -> dict[str, float]:
     pairs = [(environment, method) for environment in ENVIRONMENTS for method in METHODS]
     toys = {Job("toy", pair): toy_work(toy_job(settings, *pair)) for pair in pairs}
     control = {
-        Job("ablate" if job.variant else "train", (job.weight, job.task, job.method, job.group)): CONTROL_STEP_WORK
+        Job("ablate" if job.variant else "train", (job.change, job.task, job.method, job.group)): CONTROL_STEP_WORK
         * len(job.seeds)
         * plan.steps(job)
         for job in plan.selected()

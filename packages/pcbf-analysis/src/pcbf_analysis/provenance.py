@@ -42,10 +42,14 @@ def record_names(settings: Settings, sheets: Sheets) -> list[str]:
 
 
 def found_names(results: Path) -> list[str]:
-    """Paths, inside `results`, of records whose number depends on the machine: cost of training, pictures of tasks."""
-    patterns = ("cost/*/*/*.json", "ablations/*/cost/*/*/*.json", "renders/*.*")
-    found = [path for pattern in patterns for path in results.glob(pattern) if not path.name.startswith(".")]
-    return sorted(path.relative_to(results).as_posix() for path in found)
+    """Paths, inside `results`, of records that no plan lists: cost of training, pictures, ablations by request.
+
+    The latter are runs with a setting changed that is not the control weight, whose runs the scale plans.
+    """
+    patterns = ("cost/*/*/*.json", "ablations/*/cost/*/*/*.json", "ablations/*/runs/*/*/seed*.json", "renders/*.*")
+    found = {path for pattern in patterns for path in results.glob(pattern) if not path.name.startswith(".")}
+    names = sorted(path.relative_to(results).as_posix() for path in found)
+    return [name for name in names if not (is_run(name) and name.startswith("ablations/control_weight="))]
 
 
 def is_run(name: str) -> bool:

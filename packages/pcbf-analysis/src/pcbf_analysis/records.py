@@ -20,6 +20,7 @@ import pandas as pd
 import yaml
 from numpy.typing import NDArray
 
+from pcbf_analysis.control import ABLATED
 from pcbf_core.config import check_choice
 from pcbf_core.mrp import MRPS, ReturnLaw
 from pcbf_core.records import RunRecord, load_record
@@ -270,7 +271,10 @@ def run_frame(results: Results) -> pd.DataFrame:
 
 
 def ablation_frame(results: Results) -> pd.DataFrame:
-    """`run_frame` of the runs of fig:ablations, with the `control_weight` that each was trained with."""
+    """`run_frame` of the runs of fig:ablations, with the `control_weight` that each was trained with.
+
+    On the tasks of the ablation the suite's own runs belong to it too, unless it has their weight already.
+    """
     rows: list[dict[str, Any]] = []
     for folder in sorted((results.root / "ablations").glob("control_weight=*")):
         try:
@@ -278,6 +282,14 @@ def ablation_frame(results: Results) -> pd.DataFrame:
         except ValueError as error:
             raise RecordError(f"ablations/{folder.name} does not end in a number; rename or remove it.") from error
         rows += [{"control_weight": weight, **row} for row in _run_rows(results.root, _run_files(folder))]
+    tasks, present = {row["task"] for row in rows}, {(row["task"], row["control_weight"]) for row in rows}
+    for path in _run_files(results.root):
+        task, method = path.parts[-3:-1]
+        if method != ABLATED or task not in tasks:
+            continue
+        weight = _run_record(path).config["agent"].get("control_weight")
+        if isinstance(weight, int | float) and (task, float(weight)) not in present:
+            rows += [{"control_weight": float(weight), **row} for row in _run_rows(results.root, [path])]
     rows.sort(key=lambda row: (row["task"], row["control_weight"], row["seed"]))
     return _frame(rows, ("control_weight", *RUN_COLUMNS))
 

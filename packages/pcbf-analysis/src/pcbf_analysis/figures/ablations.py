@@ -22,7 +22,7 @@ CAPTION = (
     "in “local” is of data generated here, which is not the paper's. Tasks of the paper's figure that have no records "
     "are named below the panels, and runs that diverged are counted in theirs."
 )
-INPUTS = ("ablations",)
+INPUTS = ("ablations", "runs")
 PAPER_TASKS = (
     "scene-play-singletask-task2-v0",
     "cube-double-play-singletask-task2-v0",
