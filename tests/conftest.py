@@ -10,3 +10,17 @@ os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 # Compiling is what most tests spend their time on; the code it makes need not be fast.
 os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
 os.environ["MPLBACKEND"] = "agg"
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Environment in which the programs that tests start compile every function once per session, not once each."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    return {
+        "JAX_ENABLE_COMPILATION_CACHE": "true",
+        "JAX_COMPILATION_CACHE_DIR": str(base / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }

@@ -65,13 +65,13 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def run_module() -> Runner:
+def run_module(compile_cache: dict[str, str]) -> Runner:
     """A function that runs `python -m module arguments...` in a folder and returns what came of it."""
 
     def run(folder: Path, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", module, *arguments]
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        environment = {**os.environ, "PATH": path}
+        environment = {**os.environ, **compile_cache, "PATH": path}
         return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
 
     return run

@@ -58,20 +58,17 @@ Start = Callable[..., subprocess.Popen[bytes]]
 
 
 @pytest.fixture
-def start(tmp_path, monkeypatch) -> Iterator[Start]:
+def start(tmp_path, monkeypatch, compile_cache) -> Iterator[Start]:
     """A function that starts a campaign in a folder; whatever still runs ends with the test."""
     (tmp_path / "start").mkdir()
     (tmp_path / "start/sitecustomize.py").write_text(START, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "start"))
-    monkeypatch.setenv("JAX_ENABLE_COMPILATION_CACHE", "true")
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     with ExitStack() as stack:
 
         def run(folder: Path, *arguments: str, pause: float = 0.03) -> subprocess.Popen[bytes]:
             options = ["--cores", "2", "--config", "scale=smoke", f"control={json.dumps(CONTROL)}", *arguments]
             command = [sys.executable, "-m", "snakemake", *options, "--", "runs"]
-            environment = {**os.environ, "PAUSE": str(pause)}
+            environment = {**os.environ, **compile_cache, "PAUSE": str(pause)}
             with (folder / "log").open("ab") as log:
                 process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
             stack.callback(end, folder, process)

@@ -83,7 +83,11 @@ def tables(folder: Path) -> dict[str, bytes]:
 @pytest.mark.slow
 @pytest.mark.slurm
 @pytest.mark.skipif(obstacle() is not None, reason=f"{obstacle()}")
-def test_slurm_with_a_requeued_job_and_a_local_run_give_the_same_bytes(tmp_path, tmp_path_factory):
+def test_slurm_with_a_requeued_job_and_a_local_run_give_the_same_bytes(
+    tmp_path, tmp_path_factory, compile_cache, monkeypatch
+):
+    for name, value in compile_cache.items():
+        monkeypatch.setenv(name, value)
     local, cluster = copy_pipeline(tmp_path / "local"), copy_pipeline(tmp_path / "cluster")
     logs = {name: tmp_path / f"{name}.log" for name in ("local", "cluster")}
     with snakemake(local, logs["local"], "--cores", "2", *config(gpus_per_job=0)) as run:
