@@ -305,7 +305,8 @@ def load_plan(root: str | Path, config: Mapping[str, Any]) -> Plan:
     scale, settings = load_scales(root, config)
     sheets = load_sheets(root)
     for name, values in settings.items():
-        check_names(values, sheets, f"config/scales/{name}.yaml")
+        changed = f" with {OVERRIDE_SOURCE}" if name == scale and "control" in config else ""
+        check_names(values, sheets, f"config/scales/{name}.yaml{changed}")
     plan = Plan(scale, settings, sheets, selection(config))
     plan.selected()
     return plan

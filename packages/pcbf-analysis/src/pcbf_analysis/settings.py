@@ -66,7 +66,7 @@ def load_scales(root: str | Path, config: Mapping[str, Any]) -> tuple[str, dict[
 
     Args:
       root: directory that holds config/scales.
-      config: what `--config` gave: `scale` and other words, and sections whose values replace those of the files.
+      config: what `--config` gave: `scale` and other words, and sections whose values replace those of the scale.
         Snakemake hands values inside a section over as text (`toy={"num_steps": 50}` as "50"); they are read as JSON.
     """
     directory = Path(root) / "config/scales"
@@ -79,7 +79,9 @@ def load_scales(root: str | Path, config: Mapping[str, Any]) -> tuple[str, dict[
         if name not in known:
             hint = suggestion(name, known) or f"; known are {', '.join(known)}"
             raise SettingsError(f"{OVERRIDE_SOURCE}: {name} = {_show(value)}: unknown key{hint}")
-    return scale, {name: load_scale(directory / f"{name}.yaml", overrides) for name in SCALES}
+    return scale, {
+        name: load_scale(directory / f"{name}.yaml", overrides if name == scale else None) for name in SCALES
+    }
 
 
 def selection(config: Mapping[str, Any]) -> dict[str, list[str]]:
