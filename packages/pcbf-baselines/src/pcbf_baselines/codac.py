@@ -12,7 +12,7 @@ from jax import Array
 
 from pcbf_baselines.losses import conservative_penalty, gaussian_log_density
 from pcbf_baselines.policies import DistilledPolicy, DistilledPolicyConfig
-from pcbf_baselines.quantiles import QuantileCritic, QuantileCriticConfig
+from pcbf_baselines.quantiles import QuantileCritic, QuantileCriticConfig, QuantileReturns
 from pcbf_core.agent import GradientAgent
 from pcbf_core.config import check_range
 from pcbf_core.learner import LearnerState
@@ -44,7 +44,7 @@ class CODACConfig(DistilledPolicyConfig, QuantileCriticConfig):
 
 @final
 @dataclass(frozen=True)
-class CODAC(GradientAgent):
+class CODAC(QuantileReturns, GradientAgent):
     """Conservative offline distributional actor-critic with a one-step policy distilled from the cloned flow."""
 
     target_roles: ClassVar[tuple[str, ...]] = ("critic",)
@@ -128,13 +128,3 @@ class CODAC(GradientAgent):
     def act(self, state: LearnerState, observation: Array, key: Array) -> Array:
         """π₁(s, n) with fresh noise, clipped."""
         return self.policy.sample(state.params, observation, key)
-
-    def quantiles(self, state: LearnerState, observation: Array, action: Array, levels: Array) -> Array:
-        """Return quantiles at `levels`, (*batch, levels)."""
-        return self.critic.quantiles(state.params["critic"], observation, action, levels)
-
-    def sample_returns(
-        self, state: LearnerState, observation: Array, action: Array, key: Array, num_samples: int
-    ) -> Array:
-        """Independent samples of the return, (*batch, samples)."""
-        return self.quantiles(state, observation, action, jax.random.uniform(key, (*action.shape[:-1], num_samples)))

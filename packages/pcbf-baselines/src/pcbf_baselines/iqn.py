@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pcbf_baselines.quantiles import QuantileCritic, QuantileCriticConfig
+from pcbf_baselines.quantiles import QuantileCritic, QuantileCriticConfig, QuantileReturns
 from pcbf_core.candidates import CandidateAgent, CandidateConfig
 from pcbf_core.learner import LearnerState
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
@@ -23,7 +23,7 @@ class IQNConfig(QuantileCriticConfig, CandidateConfig):
 
 @final
 @dataclass(frozen=True)
-class IQN(CandidateAgent):
+class IQN(QuantileReturns, CandidateAgent):
     """Implicit quantile network with a cloned proposal."""
 
     config: IQNConfig
@@ -46,13 +46,3 @@ class IQN(CandidateAgent):
         level = jax.random.uniform(key, (*action.shape[:-2], 1, self.config.num_levels))
         level = level if for_target else self.config.tail_levels(level)
         return jnp.mean(self.critic.quantiles(state.params["critic"], observation, action, level), axis=-1)
-
-    def quantiles(self, state: LearnerState, observation: Array, action: Array, levels: Array) -> Array:
-        """Return quantiles at `levels`, (*batch, levels)."""
-        return self.critic.quantiles(state.params["critic"], observation, action, levels)
-
-    def sample_returns(
-        self, state: LearnerState, observation: Array, action: Array, key: Array, num_samples: int
-    ) -> Array:
-        """Independent samples of the return, (*batch, samples)."""
-        return self.quantiles(state, observation, action, jax.random.uniform(key, (*action.shape[:-1], num_samples)))

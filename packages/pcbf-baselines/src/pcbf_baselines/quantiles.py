@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from pcbf_baselines.losses import quantile_regression_loss
 from pcbf_baselines.values import EnsembleConfig
 from pcbf_core.config import check_range
 from pcbf_core.encoders import observation_encoder
+from pcbf_core.learner import LearnerState
 from pcbf_core.networks import MLP, glorot_uniform, product
 from pcbf_core.roles import Role
 from pcbf_core.types import PyTree, TaskSpec, Transition
@@ -131,3 +133,21 @@ class QuantileCritic:
         prediction = self.members(params, batch.observation, batch.action)(level)
         loss = quantile_regression_loss(prediction, level, target, self.config.huber_threshold)
         return loss, level, prediction
+
+
+class QuantileReturns:
+    """What an agent with a quantile critic tells of the return."""
+
+    @property
+    @abstractmethod
+    def critic(self) -> QuantileCritic: ...
+
+    def quantiles(self, state: LearnerState, observation: Array, action: Array, levels: Array) -> Array:
+        """Return quantiles at `levels`, (*batch, levels)."""
+        return self.critic.quantiles(state.params["critic"], observation, action, levels)
+
+    def sample_returns(
+        self, state: LearnerState, observation: Array, action: Array, key: Array, num_samples: int
+    ) -> Array:
+        """Independent samples of the return, (*batch, samples)."""
+        return self.quantiles(state, observation, action, jax.random.uniform(key, (*action.shape[:-1], num_samples)))
