@@ -12,7 +12,16 @@ import pytest
 import yaml
 
 from pcbf_analysis.control import load_sheets
-from pcbf_analysis.provenance import describe, faults, found_names, git_state, hardware, read_manifest, record_names
+from pcbf_analysis.provenance import (
+    build_manifest,
+    describe,
+    faults,
+    found_names,
+    git_state,
+    hardware,
+    read_manifest,
+    record_names,
+)
 from pcbf_analysis.provenance import main as manifest_main
 from pcbf_analysis.publish import (
     Cell,
@@ -220,6 +229,25 @@ def test_cost_and_pictures_are_not_compared_nor_held_against_what_shows_them(roo
     assert not set(found_names(ours)) & set(found)
     assert found.pop("tables/cost.csv") == "agrees"
     assert set(found.values()) == {"identical"}
+
+
+def test_an_ablation_made_by_request_is_published_and_no_difference(root):
+    results = write_finished_scale(root)
+    planned = next(name for name in smoke_names(root) if name.startswith("ablations/"))
+    asked = planned.replace("control_weight=0.5", "action_reuse=1")
+    (results / asked).parent.mkdir(parents=True)
+    shutil.copyfile(results / planned, results / asked)
+    settings, sheets = load_scale(root / "config/scales/smoke.yaml"), load_sheets(root)
+    write_json(results / "manifest.json", build_manifest(results, settings, sheets))
+    published = publish(root, "smoke")
+    assert (published / asked).is_file()
+    (results / asked).unlink()
+    write_json(results / "manifest.json", build_manifest(results, settings, sheets))
+    comparison = compare(results, published)
+    assert comparison.one_sided == ["ablations/action_reuse=1"]
+    records = [finding for finding in comparison.findings if not finding.name.startswith(("tables/", "figures/"))]
+    assert {finding.verdict for finding in records} == {"identical"}
+    assert "not compared: ablations/action_reuse=1" in summary(comparison, results, published)
 
 
 def test_other_seeds_agree(root):

@@ -40,7 +40,12 @@ STANDARD_ERRORS = 2.0  # a mean agrees if it is this many combined standard erro
 FLOOR = {"w1": 0.01, "loss_std": 0.01, "score": 1.0}  # and this much more, in units of the quantity
 WORST_SHOWN = 5
 RECORD_FOLDERS = ("toy", "theory", "runs", "ablations", "cost", "renders")
-MACHINE_DEPENDENT = {"cost", "paper_comparison", "ogbench"}  # artefacts that show what the machine decides
+MACHINE_DEPENDENT = {
+    "cost",
+    "paper_comparison",
+    "setting_effects",
+    "ogbench",
+}  # show what the machine decides
 NOT_COMPARED = {"code", "versions"}  # of a training run: who ran it, not what came out
 
 
@@ -130,6 +135,7 @@ class Comparison:
     settings: list[str]  # differences of settings: a, not b
     findings: list[Finding]
     worst: list[Cell]
+    one_sided: list[str]  # folders of ablations that only one of the two was asked for
 
     def names(self, verdict: Verdict) -> list[Finding]:
         return [finding for finding in self.findings if finding.verdict == verdict]
@@ -137,8 +143,10 @@ class Comparison:
 
 def compare(ours: Path, published: Path) -> Comparison:
     """What in the results folder `ours` is identical to, agrees with, or differs from the folder `published`."""
-    names = sorted({*read_manifest(ours)["records"], *read_manifest(published)["records"]})
-    names = [name for name in names if not is_cost(name) and not is_picture(name)]  # those are the machine's
+    both = [{*read_manifest(folder)["records"]} for folder in (ours, published)]
+    names = [name for name in sorted(both[0] | both[1]) if not is_cost(name) and not is_picture(name)]  # the machine's
+    one_sided = [name for name in names if name in both[0] ^ both[1] and name.startswith("ablations/")]
+    names = [name for name in names if name not in one_sided]
     cells = {
         "toy/w1.csv": seed_cells(ours, published, "toy/w1.csv", "w1"),
         "toy/loss_std.csv": seed_cells(ours, published, "toy/loss_std.csv", "loss_std"),
@@ -152,7 +160,8 @@ def compare(ours: Path, published: Path) -> Comparison:
     settings = differences(read_manifest(ours)["config"]["settings"], read_manifest(published)["config"]["settings"])
     every = [cell for group in cells.values() for cell in group]
     worst = sorted((cell for cell in every if cell.excess > 0), key=lambda cell: -cell.excess)
-    return Comparison(list(settings), findings, worst[:WORST_SHOWN])
+    folders = dict.fromkeys("/".join(name.split("/")[:2]) for name in one_sided)
+    return Comparison(list(settings), findings, worst[:WORST_SHOWN], list(folders))
 
 
 def seed_cells(ours: Path, published: Path, name: str, quantity: str) -> list[Cell]:
@@ -325,6 +334,8 @@ def summary(comparison: Comparison, ours: Path, published: Path) -> str:
         lines.append(f"- **{title}**: {_count(found)}")
         if verdict != "identical":
             lines += [f"  - {phrase}" for phrase in _grouped(found)]
+    if comparison.one_sided:
+        lines += ["", f"In one of them only, not compared: {', '.join(comparison.one_sided)}"]
     if comparison.worst:
         lines += ["", "Farthest apart:", *(f"- {cell}" for cell in comparison.worst)]
     return "\n".join(lines) + "\n"
