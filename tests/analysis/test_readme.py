@@ -72,3 +72,16 @@ def test_verdict_counts():
         f"{counts['needs paper scale']} need the paper's"
     )
     assert words in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+
+
+def test_effect_of_reused_actions():
+    table = pd.read_csv(PUBLISHED / "tables/setting_effects.csv").set_index(["setting", "value"])
+    row = table.loc[("action_reuse", 1)]
+    words = (
+        f"score {row['mean']:.1f} % where reuse over eight steps scores {row['mean'] - row['difference']:.1f} %, "
+        f"a difference of {row['difference']:.1f} "
+        f"(95 %: {row['difference_low']:.1f} to {row['difference_high']:.1f})"
+    )
+    text = " ".join((ROOT / "docs/cost.md").read_text(encoding="utf-8").split())
+    assert words in text
+    assert f"{row['relative_time']:.1f} times as much" in text
