@@ -102,6 +102,7 @@ def draw_scaling(folder: Path, rows: Rows) -> None:
     """`scaling.{pdf,png,svg}`: time of a PCBF step against what a user may turn up."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter, FixedLocator, LogLocator
 
     from pcbf_analysis import theme
     from pcbf_analysis.artefacts import figure_bytes
@@ -114,6 +115,11 @@ def draw_scaling(folder: Path, rows: Rows) -> None:
             part = frame[frame.quantity == quantity]
             panel.plot(part.value, part.step_ms, marker="o", color=theme.METHODS["pcbf"].colour)
             panel.set(xscale="log", yscale="log", xlabel=title)
+            panel.xaxis.set_major_locator(FixedLocator(part.value))
+            panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+            panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            panel.yaxis.set_major_formatter(EngFormatter(sep=""))
+            panel.minorticks_off()
         axes[0].set_ylabel("ms per step")
         FigureCanvasAgg(figure)
         for kind in ("pdf", "png", "svg"):

@@ -63,8 +63,7 @@ def control_runs(scale):
 def ablation_runs(scale):
     """What an artefact needs that is made from runs with a setting changed: the scale's own and those made by request."""
     found = Path(f"results/{scale}/ablations").glob("*/receipts/*/*/*.json")
-    asked = sorted(path.as_posix() for path in found if not path.parts[3].startswith("control_weight="))
-    return [*receipts(scale, PLAN.ablations(scale)), *asked]
+    return list(dict.fromkeys([*receipts(scale, PLAN.ablations(scale)), *sorted(map(str, found))]))
 
 
 def inputs_of(entries, scale):

@@ -42,14 +42,18 @@ def record_names(settings: Settings, sheets: Sheets) -> list[str]:
 
 
 def found_names(results: Path) -> list[str]:
-    """Paths, inside `results`, of records that no plan lists: cost of training, pictures, ablations by request.
+    """Paths, inside `results`, of records whose number depends on the machine: cost of training, pictures of tasks."""
+    return _names(results, "cost/*/*/*.json", "ablations/*/cost/*/*/*.json", "renders/*.*")
 
-    The latter are runs with a setting changed that is not the control weight, whose runs the scale plans.
-    """
-    patterns = ("cost/*/*/*.json", "ablations/*/cost/*/*/*.json", "ablations/*/runs/*/*/seed*.json", "renders/*.*")
-    found = {path for pattern in patterns for path in results.glob(pattern) if not path.name.startswith(".")}
-    names = sorted(path.relative_to(results).as_posix() for path in found)
-    return [name for name in names if not (is_run(name) and name.startswith("ablations/control_weight="))]
+
+def ablation_names(results: Path) -> list[str]:
+    """Paths, inside `results`, of all runs with a setting changed, planned by the scale or made by request."""
+    return _names(results, "ablations/*/runs/*/*/seed*.json")
+
+
+def _names(results: Path, *patterns: str) -> list[str]:
+    found = [path for pattern in patterns for path in results.glob(pattern) if not path.name.startswith(".")]
+    return sorted(path.relative_to(results).as_posix() for path in found)
 
 
 def is_run(name: str) -> bool:
@@ -67,6 +71,7 @@ def is_picture(name: str) -> bool:
 
 def build_manifest(results: Path, settings: Settings, sheets: Sheets) -> Manifest:
     """Everything that is needed to say where the records under `results` come from."""
+    names = [*record_names(settings, sheets), *ablation_names(results), *found_names(results)]
     return {
         "scale": results.name,
         "config": {"sha256": settings_hash(settings), "settings": settings},
@@ -74,9 +79,7 @@ def build_manifest(results: Path, settings: Settings, sheets: Sheets) -> Manifes
         "python": platform.python_version(),
         "packages": _versions(KEY_REQUIREMENTS),
         "hardware": hardware(),
-        "records": {
-            name: describe_record(results, name) for name in [*record_names(settings, sheets), *found_names(results)]
-        },
+        "records": {name: describe_record(results, name) for name in dict.fromkeys(names)},
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from pcbf_analysis import statistics
 from pcbf_analysis.records import Results, run_records
 from pcbf_analysis.tables.cost import measured_costs
 from pcbf_analysis.tables.form import Column, Table
-from pcbf_analysis.tables.scores import Suite, data_note, load_suite
+from pcbf_analysis.tables.scores import Cell, Suite, data_note, load_suite
 
 TITLE = "What changing one setting does to score and cost"
 CAPTION = (
@@ -42,9 +42,9 @@ COLUMNS = (
 
 def compute(results: Results) -> Table:
     """One row per task and method that was trained with a setting changed."""
-    suite = load_suite(results)
+    suite, times, agents = load_suite(results), milliseconds(results), agent_settings(results)
     folders = sorted((results.root / "ablations").glob("*=*"), key=_order)
-    rows = [row for folder in folders for row in changed_rows(results, suite, folder)]
+    rows = [row for folder in folders for row in changed_rows(replace(results, root=folder), suite, times, agents)]
     return Table(COLUMNS, tuple(rows), data_note(results, suite, suite.tasks), is_dense=True)
 
 
@@ -57,31 +57,30 @@ def _order(folder: Path) -> tuple[str, float, str]:
         return setting, math.inf, value
 
 
-def changed_rows(results: Results, suite: Suite, folder: Path) -> Iterator[tuple[Any, ...]]:
-    """The rows of one change, `folder` being ablations/<setting>=<value>."""
-    setting, _, value = folder.name.partition("=")
-    changed = replace(results, root=folder)
+def changed_rows(
+    changed: Results, suite: Suite, suite_times: Mapping[Cell, float], agents: Mapping[Cell, Mapping[str, Any]]
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of one change, in the folder ablations/<setting>=<value>, beside what the suite's own runs gave."""
+    setting, _, value = changed.root.name.partition("=")
     ours, times = load_suite(changed), milliseconds(changed)
-    suite_times, suite_values = milliseconds(results), agent_values(results, setting)
     for task in ours.tasks:
         for method in ours.methods:
-            seeds, base = ours.seeds(task, method), suite.seeds(task, method)
-            time = times.get((task, method), math.nan)
+            cell, seeds, base = Cell(task, method), ours.seeds(task, method), suite.seeds(task, method)
+            time, known = times.get(cell, math.nan), agents.get(cell, {}).get(setting)
             both = [(statistics.mean(x), statistics.std(x), len(x)) for x in (seeds, base)]
             yield (
-                *(task, method, setting, value, suite_values.get((task, method))),
+                *(task, method, setting, value, f"{known:g}" if isinstance(known, float) else known),
                 *(statistics.mean(seeds), *ours.interval(task, method)),
                 *(both[0][0] - both[1][0], *statistics.difference_interval(both[0], both[1])),
-                *(len(seeds), time, time / suite_times.get((task, method), math.nan)),
+                *(len(seeds), time, time / suite_times.get(cell, math.nan)),
             )
 
 
-def milliseconds(results: Results) -> dict[tuple[str, str], float]:
+def milliseconds(results: Results) -> dict[Cell, float]:
     """Time of a gradient step by task and method; of the last group, should there be several."""
-    return {(cost.task, cost.method): cost.milliseconds for cost in measured_costs(results)}
+    return {Cell(cost.task, cost.method): cost.milliseconds for cost in measured_costs(results)}
 
 
-def agent_values(results: Results, setting: str) -> dict[tuple[str, str], str]:
-    """The value of a setting in the suite's own runs, by task and method."""
-    values = {(run.task, run.method): run.config["agent"].get(setting) for run in run_records(results)}
-    return {place: f"{value:g}" if isinstance(value, float) else str(value) for place, value in values.items()}
+def agent_settings(results: Results) -> dict[Cell, Mapping[str, Any]]:
+    """The agent's settings in the suite's own runs, by task and method."""
+    return {Cell(run.task, run.method): run.config["agent"] for run in run_records(results)}
