@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -46,18 +47,23 @@ def members_of(params: PyTree) -> list[PyTree]:
 
 
 def plain_at(
-    self: roles.Role, params: PyTree, observation: Array, *parts: Array, own_inputs: bool = False
+    self: roles.Role,
+    params: PyTree,
+    observation: Array,
+    *parts: Array,
+    own_inputs: bool = False,
+    for_gradient: bool = False,
 ) -> Callable[..., Array]:
     """`Role.at` that keeps nothing: every call sees the observation again."""
     features, network = self.features(params, observation), self.network(params)
+    alone = jnp.broadcast_shapes(features.shape[:-1], *(part.shape[:-1] for part in parts))
 
     def one(member: PyTree, *inputs: Array) -> Array:
-        seen = features
-        if inputs:  # the observation is repeated for every input
-            leading = jnp.broadcast_shapes(features.shape[:-1], *(part.shape[:-1] for part in (*parts, *inputs)))
-            seen = jnp.broadcast_to(features, (*leading, features.shape[-1]))
-        context = self.module.apply(member, seen, *parts, method="context")
-        return self.module.apply(member, context, *inputs)
+        context_of = partial(self.module.apply, member, method="context")
+        new_axes = jax.eval_shape(context_of, features, *parts).ndim - 1 - len(alone)  # such as that of levels
+        each = jnp.broadcast_shapes(alone, *(part.shape[: part.ndim - 1 - new_axes] for part in inputs))
+        seen = jnp.broadcast_to(features, (*each, features.shape[-1]))  # the observation is repeated for every input
+        return self.module.apply(member, context_of(seen, *parts), *inputs)
 
     if self.members is None:
         return lambda *inputs: one(network, *inputs)
@@ -70,7 +76,13 @@ def plain_at(
 
 
 def plain_ensemble_velocity(
-    field: networks.VelocityField, params: PyTree, observation: Array, action: Array, *, sample_axes: int = 0
+    field: networks.VelocityField,
+    params: PyTree,
+    observation: Array,
+    action: Array,
+    *,
+    sample_axes: int = 0,
+    for_gradient: bool = False,
 ) -> Callable[[Array, Array], Array]:
     """`ensemble_velocity` that concatenates (z, t, s, a) anew for each point and calls member by member."""
 

@@ -1,11 +1,15 @@
 """The velocity field is the plain MLP on the concatenated input; ensembles are independent members."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from flax import linen as nn
 
-from pcbf_core.networks import MLP, StateEmbedding, VelocityField, ensemble_velocity, init_ensemble
+from pcbf_core import networks
+from pcbf_core.networks import MLP, StateEmbedding, VelocityField, ensemble_velocity, in_blocks, init_ensemble
 
 
 def test_hoisted_first_layer_equals_the_plain_mlp():
@@ -78,3 +82,22 @@ def test_one_discrete_state_is_enough():
     embedding = StateEmbedding(1, 4)
     params = embedding.init(jax.random.key(0), jnp.zeros((), int))
     assert embedding.apply(params, jnp.zeros((5,), int)).shape == (5, 4)
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 5])
+def test_blocks_give_every_row_what_it_had(num_rows, monkeypatch):
+    """Also where blocks do not divide the rows, and for arrays that lack axes of the others."""
+    monkeypatch.setattr(networks, "BLOCK_BYTES", num_rows * 4 * 3)
+    keys = jax.random.split(jax.random.key(0), 4)
+    context, own, common = (
+        jax.random.normal(key, shape) for key, shape in zip(keys, [(7, 1, 3), (7, 2, 3), (3,)], strict=False)
+    )
+    calls = []
+
+    def apply(params, context, *inputs):
+        calls.append(jnp.broadcast_shapes(context.shape, *(x.shape for x in inputs)))
+        return jnp.sin(params * context) + sum(inputs)
+
+    whole = apply(2.0, context, own, common)
+    np.testing.assert_allclose(in_blocks(apply, 2.0, context, own, common), whole, rtol=1e-6)
+    assert all(math.prod(shape[:-1]) < 14 for shape in calls[1:])

@@ -1,4 +1,4 @@
-"""Fast forms compute what the plain ones do: the update of every method, hoisted, batched and scanned or not."""
+"""Fast forms compute what the plain ones do: every method's update, hoisted, batched, scanned and in blocks or not."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from plain import plain_forms
 
 from pcbf_baselines.registry import METHODS, make_agent
+from pcbf_core import networks
 from pcbf_core.types import TaskSpec, Transition
 
 SPEC = TaskSpec(observation_shape=(6,), action_dim=3, return_range=(-10.0, 0.0))
@@ -25,7 +26,7 @@ TINY = {
 KEY = jax.random.key(5)
 
 
-def batch(size: int = 8) -> Transition:
+def batch(size: int = 9) -> Transition:
     keys = jax.random.split(KEY, 4)
     return Transition(
         observation=jax.random.normal(keys[0], (size, 6)),
@@ -37,7 +38,8 @@ def batch(size: int = 8) -> Transition:
 
 
 @pytest.mark.parametrize("method", sorted(set(METHODS) - {"random"}))
-def test_update_equals_its_plain_form(method):
+def test_update_equals_its_plain_form(method, monkeypatch):
+    monkeypatch.setattr(networks, "BLOCK_BYTES", 3 * 8 * 4)  # blocks of three rows
     names = {name for name in TINY if name in METHODS[method].config.__dataclass_fields__}
     agent = make_agent(
         method, SPEC, {name: TINY[name] for name in names - ({"num_candidates"} if method == "bc" else set())}

@@ -79,7 +79,10 @@ class CODAC(QuantileReturns, GradientAgent):
         level = jax.random.uniform(level_key, level.shape)
 
         def value(action: Array) -> Array:
-            return self.critic.quantiles(state.params["critic"], batch.observation, action, level).mean(axis=-1)
+            quantiles = self.critic.quantiles(
+                state.params["critic"], batch.observation, action, level, for_gradient=True
+            )
+            return quantiles.mean(axis=-1)
 
         policy_loss, metrics = self.policy.loss(
             params, state.params, batch.observation, batch.action, policy_key, value
@@ -106,7 +109,7 @@ class CODAC(QuantileReturns, GradientAgent):
         own, own_density = self.policy_actions(state.params, observation, (batch_size, count), policy_key)
         action = jnp.concatenate([uniform, own], axis=1)
         log_density = jnp.concatenate([uniform_density, own_density], axis=1)
-        value = self.critic.quantiles(params, observation, action, level)[..., 0]
+        value = self.critic.quantiles(params, observation, action, level, for_gradient=True)[..., 0]
         return jnp.mean(conservative_penalty(value, log_density, data_value))
 
     def policy_actions(

@@ -111,9 +111,10 @@ class FloQ(GradientAgent):
         level = jax.scipy.special.erf((edges - point[..., None]) / (jnp.sqrt(2.0) * spread))
         return jnp.diff(level, axis=-1) / (level[..., -1:] - level[..., :1])
 
-    def velocity(self, params: PyTree, observation: Array, action: Array) -> Velocity:
+    def velocity(self, params: PyTree, observation: Array, action: Array, *, for_gradient: bool = False) -> Velocity:
         """v(t, z | s, a) on points (members, batch, samples); actions (batch, samples or 1, action_dim)."""
-        field = self.critic.at(params, over_candidates(observation, self.spec), action, own_inputs=True)
+        observation = over_candidates(observation, self.spec)
+        field = self.critic.at(params, observation, action, own_inputs=True, for_gradient=for_gradient)
 
         def velocity(flow_time: Array, point: Array) -> Array:
             time = jnp.broadcast_to(jnp.cos(flow_time), point.shape)[..., None]
@@ -155,9 +156,8 @@ class FloQ(GradientAgent):
         point = (1 - flow_time) * noise + flow_time * target
         action = batch.action[:, None]
         members = (self.config.num_critics, *noise.shape)
-        prediction = self.velocity(params["critic"], batch.observation, action)(
-            flow_time[None], jnp.broadcast_to(point, members)
-        )
+        online = self.velocity(params["critic"], batch.observation, action, for_gradient=True)
+        prediction = online(flow_time[None], jnp.broadcast_to(point, members))
         flow_loss = jnp.mean(jnp.sum((prediction - (target - noise)) ** 2, axis=-1))
 
         teacher = self.flow_values(state.params["critic"], batch.observation, action, noise).mean(axis=(0, 2))

@@ -47,7 +47,7 @@ class QuantileCriticConfig(EnsembleConfig):
 class QuantileNetwork(nn.Module):
     """Z(s, a, τ) of every member: MLPs on the product of linear embeddings of (s, a) and of cos(kπτ).
 
-    The embeddings are shared by the members, which sit on axis 0 of the output.
+    The embeddings are shared by the members, which sit on the last axis of the output.
     """
 
     context_dim: int
@@ -67,23 +67,24 @@ class QuantileNetwork(nn.Module):
             variable_axes={"params": 0},
             split_rngs={"params": True},
             in_axes=None,  # pyright: ignore[reportArgumentType]
+            out_axes=-1,
             axis_size=self.members,
         )
         self.members_mlp = ensemble(self.hidden_sizes, 1, layer_norm=self.layer_norm, activation=self.activation)
 
     def context(self, features: Array, action: Array) -> Array:
-        """Embedding of (s, a), (*batch, features)."""
-        return product([features, action], self.kernel) + self.bias
+        """Embedding of (s, a), (*batch, 1, features)."""
+        return (product([features, action], self.kernel) + self.bias)[..., None, :]
 
     def __call__(self, context: Array, level: Array) -> Array:
-        """Quantiles (members, *batch, levels) at `level` (*batch, levels)."""
+        """Quantiles (*batch, levels, members) at `level` (*batch, levels, 1)."""
         frequency = jnp.pi * jnp.arange(1, self.num_cosines + 1)
-        embedded = self.level(jnp.cos(level[..., None] * frequency))
-        return self.members_mlp(context[..., None, :] * embedded)[..., 0]
+        embedded = self.level(jnp.cos(level * frequency))
+        return self.members_mlp(context * embedded)[..., 0, :]
 
     def everything(self, features: Array, action: Array) -> Array:
         """Touches every parameter once, for `init`."""
-        return self(self.context(features, action), jnp.zeros(1))
+        return self(self.context(features, action), jnp.zeros((1, 1)))
 
 
 @dataclass(frozen=True)
@@ -111,13 +112,18 @@ class QuantileCritic:
     def init_params(self, key: Array) -> PyTree:
         return self.role.init(key, self.spec, jnp.zeros(self.spec.action_dim))
 
-    def members(self, params: PyTree, observation: Array, action: Array) -> Callable[[Array], Array]:
+    def members(
+        self, params: PyTree, observation: Array, action: Array, *, for_gradient: bool = False
+    ) -> Callable[[Array], Array]:
         """The members' quantile functions at (s, a), from levels (*batch, n) to (members, *batch, n)."""
-        return self.role.at(params, observation, action)
+        network = self.role.at(params, observation, action, for_gradient=for_gradient)
+        return lambda level: jnp.moveaxis(network(level[..., None]), -1, 0)
 
-    def quantiles(self, params: PyTree, observation: Array, action: Array, level: Array) -> Array:
+    def quantiles(
+        self, params: PyTree, observation: Array, action: Array, level: Array, *, for_gradient: bool = False
+    ) -> Array:
         """Quantiles (*batch, n) on which the members agree, at levels (*batch, n) or (n,)."""
-        return self.config.aggregate(self.members(params, observation, action)(level))
+        return self.config.aggregate(self.members(params, observation, action, for_gradient=for_gradient)(level))
 
     def loss(
         self, params: PyTree, target_params: PyTree, batch: Transition, next_action: Array, key: Array
@@ -130,7 +136,7 @@ class QuantileCritic:
         continuation = self.config.discount * (1 - batch.terminal)
         target = batch.reward[:, None] + continuation[:, None] * next_quantile
         level = jax.random.uniform(level_key, shape)
-        prediction = self.members(params, batch.observation, batch.action)(level)
+        prediction = self.members(params, batch.observation, batch.action, for_gradient=True)(level)
         loss = quantile_regression_loss(prediction, level, target, self.config.huber_threshold)
         return loss, level, prediction
 

@@ -75,7 +75,7 @@ class ValueFlowsCritic(FlowCritic):
         reward, terminal = batch.reward[:, None], batch.terminal[:, None]
         aggregate = partial(AGGREGATIONS[config.successor_aggregation], axis=0)
         successor = self.ensemble(target_params, batch.next_observation, batch.successor_action, sample_axes=1)
-        online = self.ensemble(params, batch.observation, batch.action, sample_axes=1)
+        online = self.ensemble(params, batch.observation, batch.action, sample_axes=1, for_gradient=True)
         members = (config.num_critics, *flow_time.shape)
         start = jnp.broadcast_to(noise, (config.num_critics, *noise.shape))
 

@@ -290,11 +290,11 @@ class FlowCritic:
         clip_range = self.spec.return_range if self.config.clip_returns else None
         return {"solver": self.config.solver, "time_power": self.config.time_power, "clip_range": clip_range}
 
-    def ensemble(self, params: PyTree, observation: Array, action: Array, *, sample_axes: int = 0) -> Velocity:
+    def ensemble(self, params: PyTree, observation: Array, action: Array, **options: Any) -> Velocity:
         """The members' velocities at (s, a); batch axes of `observation` broadcast against those of `action`."""
         role = self.role
         features = role.features(params, observation)
-        return ensemble_velocity(role.module, role.network(params), features, action, sample_axes=sample_axes)
+        return ensemble_velocity(role.module, role.network(params), features, action, **options)
 
     def member_returns(
         self, params: PyTree, observation: Array, action: Array, noise: Array, num_flow_steps: int | None = None
@@ -481,7 +481,8 @@ class PCBFCritic(FlowCritic):
                 flow_point = aggregate(flow_map(successor, start, config.num_flow_steps, **options))
             pair = blended_pair(target_velocity, flow_point=flow_point, lambda_scale=config.lambda_scale, **inputs)
         point, target = jax.lax.stop_gradient(pair)
-        online = self.ensemble(self.first_members(params, num_members), batch.observation, batch.action, sample_axes=1)
+        trained = self.first_members(params, num_members)
+        online = self.ensemble(trained, batch.observation, batch.action, sample_axes=1, for_gradient=True)
         prediction = online(flow_time[None], jnp.broadcast_to(point, members))
         loss = jnp.mean((prediction - target) ** 2)
         return loss, {"critic_loss": loss}

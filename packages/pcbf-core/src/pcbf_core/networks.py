@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -168,27 +170,65 @@ class VelocityField(nn.Module):
         return self(jnp.zeros(()), jnp.zeros(context.shape[:-1]), context)
 
 
+BLOCK_BYTES = 2**19
+
+
+def in_blocks(apply: Callable[..., Array], params: PyTree, context: Array, *inputs: Array) -> Array:
+    """`apply(params, context, *inputs)`, on a CPU a few rows at a time so that hidden layers stay in its caches.
+
+    All arrays are (*leading, features) and their leading axes broadcast; so is the output, and a row of it depends on
+    that row of the arrays only. A block has about `BLOCK_BYTES` per hidden layer as wide as `context`. Not for what
+    is differentiated: adding up the blocks' gradients costs more than caches save.
+    """
+    arrays = (context, *inputs)
+    leading = jnp.broadcast_shapes(*(array.shape[:-1] for array in arrays))
+    num_rows, most_rows = math.prod(leading), max(BLOCK_BYTES // (4 * context.shape[-1]), 1)
+    if jax.default_backend() != "cpu" or num_rows <= 2 * most_rows or leading[0] == 1:
+        return apply(params, *arrays)
+    arrays = [array.reshape(*(1,) * (len(leading) + 1 - array.ndim), *array.shape) for array in arrays]
+    is_mapped = [array.shape[0] == leading[0] for array in arrays]
+
+    def one_row(mapped: Sequence[Array]) -> Array:
+        rows = iter(mapped)
+        row = [next(rows) if own else array[0] for own, array in zip(is_mapped, arrays, strict=True)]
+        return apply(params, *row)
+
+    mapped = [array for own, array in zip(is_mapped, arrays, strict=True) if own]
+    return jax.lax.map(one_row, mapped, batch_size=max(most_rows * leading[0] // num_rows, 1))
+
+
 def init_ensemble(module: nn.Module, key: Array, size: int, *args: Array, method: str = "__call__") -> PyTree:
     """Parameters of `size` members with independent initialisation, stacked on axis 0."""
     return jax.vmap(lambda member_key: module.init(member_key, *args, method=method))(jax.random.split(key, size))
 
 
 def ensemble_velocity(
-    field: VelocityField, params: PyTree, observation: Array, action: Array, *, sample_axes: int = 0
+    field: VelocityField,
+    params: PyTree,
+    observation: Array,
+    action: Array,
+    *,
+    sample_axes: int = 0,
+    for_gradient: bool = False,
 ) -> Velocity:
     """The members' velocities at (s, a) as one function on points of shape (members, *batch, *samples).
 
     Args:
       params: stacked parameters, members on axis 0.
       sample_axes: how many axes the points have behind the batch axes of `observation`.
+      for_gradient: whether the velocities will be differentiated by the parameters; only a matter of speed.
     """
     context: Any = jax.vmap(lambda p: field.apply(p, observation, action, method="context"))(params)
     context = jnp.expand_dims(context, tuple(range(-1 - sample_axes, -1)))
 
+    def apply(member: PyTree, context: Array, time: Array, point: Array) -> Array:
+        velocity: Any = field.apply(member, time[..., 0], point[..., 0], context)
+        return velocity[..., None]
+
     def velocity(flow_time: Array, point: Array) -> Array:
-        members = (point.shape[0], *(1,) * (point.ndim - 1))
-        flow_time = jnp.broadcast_to(flow_time, jnp.broadcast_shapes(jnp.shape(flow_time), members))
-        apply: Any = jax.vmap(field.apply)
-        return apply(params, flow_time, point, context)
+        each = (point.shape[0], *(1,) * (point.ndim - 1))
+        flow_time = jnp.broadcast_to(flow_time, jnp.broadcast_shapes(jnp.shape(flow_time), each))
+        members = jax.vmap(apply if for_gradient else partial(in_blocks, apply))
+        return members(params, context, flow_time[..., None], point[..., None])[..., 0]
 
     return velocity

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from jax import Array
 
 from pcbf_core.encoders import blank_observation, observation_encoder
 from pcbf_core.learner import LearnerConfig
-from pcbf_core.networks import ConditionedMLP, init_ensemble
+from pcbf_core.networks import ConditionedMLP, in_blocks, init_ensemble
 from pcbf_core.types import PyTree, TaskSpec
 
 
@@ -57,25 +58,33 @@ class Role:
         """Encoded observations, (*batch, features)."""
         return observation if self.encoder is None else self.encoder.apply(params["encoder"], observation)
 
-    def at(self, params: PyTree, observation: Array, *parts: Array, own_inputs: bool = False) -> Callable[..., Array]:
+    def at(
+        self,
+        params: PyTree,
+        observation: Array,
+        *parts: Array,
+        own_inputs: bool = False,
+        for_gradient: bool = False,
+    ) -> Callable[..., Array]:
         """The network at these observations, a function of what varies; the rest is computed here, once.
 
         Its inputs have leading axes that broadcast against those of `observation`; its output has them too,
         behind an axis of members if there are any. With `own_inputs` each member has its own inputs on axis 0.
+        `for_gradient` says that the output will be differentiated by the parameters; only a matter of speed.
         """
         features, network = self.features(params, observation), self.network(params)
 
         def context_of(member: PyTree) -> Array:
             return self.module.apply(member, features, *parts, method="context")
 
+        apply: Any = self.module.apply if for_gradient else partial(in_blocks, self.module.apply)
         if self.members is None:
-            context = context_of(network)
-            return lambda *inputs: self.module.apply(network, context, *inputs)
+            return partial(apply, network, context_of(network))
         contexts = jax.vmap(context_of)(network)
 
         def call(*inputs: Array) -> Array:
             axes = (0, 0, *(0 if own_inputs else None for _ in inputs))
-            return jax.vmap(self.module.apply, in_axes=axes)(network, contexts, *inputs)
+            return jax.vmap(apply, in_axes=axes)(network, contexts, *inputs)
 
         return call
 
