@@ -36,7 +36,7 @@ if "jobs_per_gpu" in config:
 CACHE = str(ROOT / ".cache/jax")
 if os.getenv("JAX_COMPILATION_CACHE_DIR", CACHE).startswith(CACHE):
     os.environ.update(JAX_COMPILATION_CACHE_DIR=os.path.join(CACHE, platform.node()))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 if SCALE == "smoke":
     os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")

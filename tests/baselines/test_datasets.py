@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,8 @@ import numpy as np
 import pytest
 
 from pcbf_baselines.datasets import Scaling, adroit, load, load_task, prepare, return_range, verify
-from pcbf_baselines.datasets.download import DatasetError
+from pcbf_baselines.datasets import ogbench as ogbench_data
+from pcbf_baselines.datasets.download import DatasetError, receipt_path
 from pcbf_baselines.datasets.pixels import FrameDataset, HostFrames, augment, frame_index, random_shift, stack_frames
 from pcbf_baselines.datasets.rows import Rows, summarise
 from pcbf_baselines.datasets.tasks import find_task
@@ -64,6 +66,23 @@ def test_ogbench_rows_equal_the_official_loader(point_data):
     np.testing.assert_allclose(ours.action, official["actions"], atol=1.1e-5)
     assert (info.source, info.num_transitions, info.num_episodes) == ("found", 6, 2)
     assert (spec.observation_shape, spec.action_dim) == ((2,), 2)
+
+
+def test_labels_are_kept_until_the_data_changes(point_data, tmp_path, monkeypatch):
+    folder = tmp_path / "data"
+    shutil.copytree(point_data, folder)
+    shutil.rmtree(folder / "ogbench" / "labels", ignore_errors=True)
+    first, *_ = load(POINT, data_dir=folder)
+    monkeypatch.setattr(ogbench_data, "make_environment", lambda *_: pytest.fail("a simulator was built again"))
+    second, *_ = load(POINT, data_dir=folder)
+    jax.tree.map(np.testing.assert_array_equal, first, second)
+    monkeypatch.undo()
+    file = folder / "ogbench" / "pointmaze-medium-navigate-v0.npz"
+    arrays = dict(np.load(file))
+    np.savez(file, allow_pickle=False, **{**arrays, "qpos": arrays["qpos"][::-1]})
+    receipt_path(file).unlink(missing_ok=True)
+    changed, *_ = load(POINT, data_dir=folder)
+    assert changed.transitions.reward.tolist() != first.transitions.reward.tolist()  # type: ignore[union-attr]
 
 
 def test_rewards_judge_the_state_and_ends_of_recordings_do_not_end_returns(point_data):

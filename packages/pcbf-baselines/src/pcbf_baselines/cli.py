@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 import os
+import platform
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,11 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("MUJOCO_GL", "egl")
+# Compiled programs are kept for the next start, by machine as a home directory may be shared.
+CACHE = Path(os.getenv("XDG_CACHE_HOME") or Path.home() / ".cache") / "pcbf" / "jax" / platform.node()
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 
 from pcbf_baselines.datasets.tasks import PAPER_TASKS, TASKS, Task, datasets, find_task, load_plugins, tasks_tsv
 
