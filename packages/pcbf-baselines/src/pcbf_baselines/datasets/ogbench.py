@@ -102,7 +102,7 @@ def _labelled(task: Task, train: Path, digest: str) -> dict[str, np.ndarray]:
     if labels.exists():
         from ogbench.utils import load_dataset
 
-        dtype = np.uint8 if task.environment.startswith("visual-") else np.float32
+        dtype: Any = np.uint8 if task.environment.startswith("visual-") else np.float32
         with np.load(labels) as kept:
             return load_dataset(str(train), ob_dtype=dtype, compact_dataset=True) | dict(kept)
     arrays = _official_loader(task, train)
