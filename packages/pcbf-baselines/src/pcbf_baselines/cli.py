@@ -15,8 +15,10 @@ from typing import Any
 
 os.environ.setdefault("MUJOCO_GL", "egl")
 # Compiled programs are kept for the next start, by machine as a home directory may be shared.
-CACHE = Path(os.getenv("XDG_CACHE_HOME") or Path.home() / ".cache") / "pcbf" / "jax" / platform.node()
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR",
+    os.path.join(os.getenv("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "pcbf", "jax", platform.node()),
+)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 
@@ -69,7 +71,7 @@ def _data_dir(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _evaluation_options(parser: argparse.ArgumentParser) -> None:
+def _evaluation_options(parser: argparse.ArgumentParser, *, num_workers: int) -> None:
     group = parser.add_argument_group("evaluation")
     group.add_argument("--episodes", type=int, default=50, help="episodes per evaluation (default: %(default)s)")
     group.add_argument("--slots", type=int, default=10, help="simulators in lockstep (default: %(default)s)")
@@ -81,7 +83,10 @@ def _evaluation_options(parser: argparse.ArgumentParser) -> None:
         help="judge OGBench success before the step (as rewards do) or after it (as release 1.1; default: %(default)s)",
     )
     group.add_argument(
-        "--workers", type=int, default=0, help="processes for the simulators, 0 for none; does not change results"
+        "--workers",
+        type=int,
+        default=num_workers,
+        help="processes for the simulators, does not change results (default: %(default)s, 1 or 0: none but this)",
     )
 
 
@@ -147,7 +152,7 @@ def train_parser() -> argparse.ArgumentParser:
         "--memory-budget", type=float, metavar="GB", help="stream image data larger than this from the host"
     )
     group.add_argument("--restart", action="store_true", help="forget what this run left behind and begin anew")
-    _evaluation_options(parser)
+    _evaluation_options(parser, num_workers=0)
     group = parser.add_argument_group("as part of a campaign (see rules/train.smk)")
     group.add_argument(
         "--job",
@@ -322,7 +327,7 @@ def evaluate_parser() -> argparse.ArgumentParser:
         "--video", type=Path, help="also write one episode as .mp4 or .gif, beside the critic's returns"
     )
     parser.add_argument("--video-episode", type=int, default=0, help="number of that episode (default: %(default)s)")
-    _evaluation_options(parser)
+    _evaluation_options(parser, num_workers=os.cpu_count() or 1)
     return parser
 
 

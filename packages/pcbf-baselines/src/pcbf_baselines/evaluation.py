@@ -74,11 +74,11 @@ def environment_spec(task: Task, settings: EvaluationSettings) -> EnvironmentSpe
 
 
 class SimulatorPool:
-    """Slots of one simulator, spread over worker processes; 0 workers keep them in this process."""
+    """Slots of one simulator, spread over worker processes; fewer than two keep them in this process."""
 
     def __init__(self, spec: EnvironmentSpec, num_slots: int, num_workers: int = 0) -> None:
         self.num_slots = num_slots
-        self.num_workers = min(num_workers, num_slots)
+        self.num_workers = min(num_workers, num_slots) if num_workers > 1 else 0
         self.stack = ExitStack()
         self.local = [] if self.num_workers else [make_environment(spec) for _ in range(num_slots)]
         self.connections = [self._start(spec, worker) for worker in range(self.num_workers)]
