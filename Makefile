@@ -107,8 +107,8 @@ test-fast: $(STAMP)
 test-slurm: $(STAMP) ## run the smoke scale through Slurm on this machine (root; Debian's slurmctld slurmd slurm-client munge)
 	pytest -m slurm
 
-bench: $(STAMP) ## time the core functions
-	pytest benchmarks --benchmark-enable --benchmark-only
+bench: $(STAMP) ## time what costs, as ratios; writes results/benchmarks (half an hour, wants an idle machine)
+	pytest benchmarks --benchmark-enable --benchmark-only -s
 
 clean: ## remove caches and what your own runs made; .venv and what is published stay
 	rm -rf $(filter-out results/README.md results/dvc.% results/published results/benchmarks, $(wildcard results/*))
