@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
-from work import BATCH_SIZE, agent_of, best_seconds, dataset
+from work import BATCH_SIZE, agent_of, best_of_each, dataset
 
 from pcbf_core.training import init_many, train_chunk
 
@@ -22,30 +23,28 @@ GROWING = {
 }
 
 
-def step_seconds(seeds: int, candidates: int, flow_steps: int, transitions: int) -> float:
-    """Seconds per step of `seeds` learners side by side, at laptop size."""
+def steps(seeds: int, candidates: int, flow_steps: int, transitions: int) -> Callable[[], Any]:
+    """`NUM_STEPS` of `seeds` learners side by side, at laptop size, compiled."""
     agent = agent_of("pcbf", "3x128", num_candidates=candidates, num_flow_steps=flow_steps, control_weight=0.4)
     keys = jax.random.split(jax.random.key(0), seeds)
     fresh, source = init_many(agent, keys), dataset(transitions)
-
-    def run() -> Any:
-        states = jax.tree.map(jnp.copy, fresh)
-        return train_chunk(agent, states, source, keys, num_steps=NUM_STEPS, batch_size=BATCH_SIZE)
-
-    return best_seconds(run, repeats=2) / NUM_STEPS
+    compiled = train_chunk.lower(
+        agent, fresh, source, keys, num_steps=NUM_STEPS, batch_size=BATCH_SIZE, across="vmap"
+    ).compile()
+    return lambda: compiled(jax.tree.map(jnp.copy, fresh), source, keys)
 
 
 @pytest.mark.parametrize("quantity", GROWING)
 def test_growth(benchmark: BenchmarkFixture, ledger: Any, quantity: str) -> None:
-    def measure() -> list[float]:
-        return [step_seconds(**{**BASE, quantity: value}) for value in GROWING[quantity]]
-
-    seconds = benchmark.pedantic(measure, rounds=1)
-    for value, each in zip(GROWING[quantity], seconds, strict=True):
+    work = {str(value): steps(**{**BASE, quantity: value}) for value in GROWING[quantity]}
+    seconds = benchmark.pedantic(lambda: best_of_each(work, most_seconds=60), rounds=1)
+    first = seconds[str(GROWING[quantity][0])]
+    for value in GROWING[quantity]:
+        each = seconds[str(value)]
         ledger.add(
             "scaling",
             quantity=quantity,
             value=value,
-            step_ms=round(1e3 * each, 3),
-            times_first=round(each / seconds[0], 2),
+            step_ms=round(1e3 * each / NUM_STEPS, 3),
+            times_first=round(each / first, 2),
         )
