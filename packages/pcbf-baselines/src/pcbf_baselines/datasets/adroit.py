@@ -64,13 +64,13 @@ def minari_folder(data_dir: Path) -> Iterator[Path]:
 def load_rows(task: Task, data_dir: Path) -> tuple[Rows, DatasetInfo]:
     """The rows of a Minari dataset; `terminal` where an episode terminated.
 
-    Adroit gets D4RL's rewards, and its pen episodes end where the pen falls: what was recorded after that
-    is left out.
+    Adroit gets D4RL's rewards, which data made here has already, and its pen episodes end where the pen falls: what
+    was recorded after that is left out.
     """
     receipt = check_dataset(task, data_dir)
     hand = hand_of(task) if task.kind == "adroit" else ""
     episodes = _episodes(task, data_dir)
-    is_paid = hand in REACHING and distance_slope(hand, episodes) > 0
+    is_paid = hand in REACHING and receipt["source"] != "local" and distance_slope(hand, episodes) > 0
     rows = _join([_episode_rows(hand, episode, is_paid) for episode in episodes])
     largest = max(float(np.abs(episode.actions).max()) for episode in episodes)
     details: dict[str, Any] = {"local": receipt.get("local"), "largest_action": largest}
