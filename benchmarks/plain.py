@@ -1,4 +1,4 @@
-"""The plain form of every method: the same agents, with nothing hoisted, batched or scanned.
+"""The plain form of every method: the same agents, with nothing hoisted, batched, scanned or cut into blocks.
 
 Inside `plain_forms()` a network sees whole concatenated inputs at every call (an observation is repeated for each of
 its candidates and in each solver step), ensemble members are called one by one, and a flow is a Python loop of

@@ -1,4 +1,4 @@
-"""How the cost of a PCBF step grows with what a user may turn up; the figure `cost_scaling` is drawn from this."""
+"""How the cost of a PCBF step grows with what a user may turn up; the figure `scaling` is drawn from this."""
 
 from __future__ import annotations
 

@@ -188,13 +188,12 @@ def in_blocks(apply: Callable[..., Array], params: PyTree, context: Array, *inpu
     arrays = [array.reshape(*(1,) * (len(leading) + 1 - array.ndim), *array.shape) for array in arrays]
     is_mapped = [array.shape[0] == leading[0] for array in arrays]
 
-    def one_row(mapped: Sequence[Array]) -> Array:
-        rows = iter(mapped)
-        row = [next(rows) if own else array[0] for own, array in zip(is_mapped, arrays, strict=True)]
-        return apply(params, *row)
+    def one_item(mapped: Sequence[Array]) -> Array:
+        own = iter(mapped)
+        return apply(params, *(next(own) if is_own else x[0] for is_own, x in zip(is_mapped, arrays, strict=True)))
 
-    mapped = [array for own, array in zip(is_mapped, arrays, strict=True) if own]
-    return jax.lax.map(one_row, mapped, batch_size=max(most_rows * leading[0] // num_rows, 1))
+    mapped = [array for is_own, array in zip(is_mapped, arrays, strict=True) if is_own]
+    return jax.lax.map(one_item, mapped, batch_size=max(most_rows * leading[0] // num_rows, 1))
 
 
 def init_ensemble(module: nn.Module, key: Array, size: int, *args: Array, method: str = "__call__") -> PyTree:
