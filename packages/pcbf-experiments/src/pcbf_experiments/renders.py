@@ -18,14 +18,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("MUJOCO_GL", "egl")
-
 import gymnasium
 import numpy as np
 
-from pcbf_baselines.datasets.tasks import Task, find_task
-from pcbf_baselines.wrappers import EnvironmentSpec, make_environment
-from pcbf_core.files import atomic_write
+from pcbf_experiments.simulators import make_simulator
+from pcbf_experiments.suites import suite_of
+from pcbf_experiments.tasks import find_task
+from pcbf_records.files import atomic_write
+from pcbf_records.layout import RENDERED
+from pcbf_records.sheets import Task
 
 DESCRIPTION = "Pictures of tasks from their simulators, and the sizes of their spaces."
 Frame = np.ndarray  # (height, width, 3), uint8
@@ -38,17 +39,15 @@ class RenderError(RuntimeError):
 @contextmanager
 def simulator(task: Task, **options: Any) -> Iterator[gymnasium.Env]:
     """The task's simulator, closed at the end; whatever fails is told with its remedy."""
-    hand = task.name.split("-")[0] if task.kind == "adroit" else None
-    spec = EnvironmentSpec(task.environment, hand, task.episode_limit, options=tuple(options.items()))
     try:
-        env = make_environment(spec)
+        env = make_simulator(suite_of(task).simulator(task, **options))
         try:
             yield env
         finally:
             env.close()
     except Exception as error:  # each OpenGL binding has errors of its own
         raise RenderError(
-            f"{task.name} does not start with MUJOCO_GL={os.environ['MUJOCO_GL']} ({type(error).__name__}: {error}); "
+            f"{task.name} does not start with MUJOCO_GL={os.environ.get('MUJOCO_GL')} ({type(error).__name__}: {error}); "
             "set MUJOCO_GL to egl, osmesa or glfw, whichever this machine has."
         ) from error
 
@@ -56,10 +55,10 @@ def simulator(task: Task, **options: Any) -> Iterator[gymnasium.Env]:
 def spaces(task: Task) -> dict[str, Any]:
     """What the simulator says of its observations and actions; image-based tasks need a renderer."""
     with simulator(task) as env:
-        shapes = env.observation_space.shape, env.action_space.shape
+        shapes, env_id = (env.observation_space.shape, env.action_space.shape), suite_of(task).simulator(task).id
     return {
         "task": task.name,
-        "environment": task.environment,
+        "environment": env_id,
         "observation_shape": list(shapes[0] or ()),
         "action_dim": int(np.prod(shapes[1] or ())),
     }
@@ -67,14 +66,10 @@ def spaces(task: Task) -> dict[str, Any]:
 
 def render(task: Task, size: int) -> Frame:
     """Start (and goal, on OGBench) of the task's first evaluation episode; raises `RenderError` without a renderer."""
-    is_pixel = task.kind == "pixel"
-    size_options = {} if is_pixel else {"render_mode": "rgb_array", "width": size, "height": size}
-    reset_options = {} if task.kind == "adroit" else {"options": {"render_goal": True}}
-    with simulator(task, **size_options) as env:
-        observation, info = env.reset(seed=0, **reset_options)
-        start = observation if is_pixel else env.render()
-    goal = None if task.kind == "adroit" else info["goal"] if is_pixel else info["goal_rendered"]
-    frames = [np.asarray(frame, np.uint8)[..., :3] for frame in (start, goal) if frame is not None]
+    options = {} if task.is_pixel else {"render_mode": "rgb_array", "width": size, "height": size}
+    with simulator(task, **options) as env:
+        views = suite_of(task).views(task, env)
+    frames = [np.asarray(view, np.uint8)[..., :3] for view in views]
     return np.concatenate(frames, axis=1)
 
 

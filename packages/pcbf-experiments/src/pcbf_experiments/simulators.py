@@ -1,29 +1,30 @@
-"""Simulators as the paper's scores need them, and worker processes that step them. Nothing here needs JAX.
+"""Simulators as the paper's scores need them, and a pool of worker processes that step them. Nothing here needs JAX.
 
-Adroit: gymnasium-robotics differs from the D4RL environments in three ways. `make_environment`
-undoes each: the pen's horizon is 100 steps, dropping the pen ends the episode (`StopOnDrop`), and
-the distance term of door, hammer and relocate costs instead of pays (`DistanceSign`).
+Adroit: gymnasium-robotics differs from D4RL's simulators in three ways, which the suite undoes: the pen's horizon is
+100 steps, dropping the pen ends the episode (`StopOnDrop`), and the distance term of door, hammer and relocate costs
+instead of pays (`DistanceSign`).
 
-OGBench draws from NumPy's global generator and from action spaces as well as from its own
-generator. `SeededEnvironment` seeds all three at every reset and keeps the global one apart for
-each simulator, so an episode depends on its seed alone.
+OGBench draws from NumPy's global generator and from action spaces as well as from its own generator.
+`SeededSimulator` seeds all three at every reset and keeps the global one apart for each simulator, so an episode
+depends on its seed alone.
 """
 
 from __future__ import annotations
 
+import importlib
+import multiprocessing
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
-
-import numpy as np
-
-os.environ.setdefault("MUJOCO_GL", "egl")
+from typing import Any, Literal
 
 import gymnasium
+import numpy as np
+
+SuccessTiming = Literal["pre", "post"]
 
 PEN_HEIGHT = 26  # where a pen observation holds the height of the pen
 DROP_HEIGHT = 0.075
@@ -105,7 +106,7 @@ def own_generator(state: Any) -> Iterator[Callable[[], Any]]:
         np.random.set_state(before)  # noqa: NPY002
 
 
-class SeededEnvironment(gymnasium.Wrapper):
+class SeededSimulator(gymnasium.Wrapper):
     """A simulator whose episode depends on the seed given to `reset` and on nothing else."""
 
     def __init__(self, env: gymnasium.Env) -> None:
@@ -145,47 +146,37 @@ def hold_action_space(env: gymnasium.Env) -> gymnasium.Space:
 
 
 @dataclass(frozen=True)
-class EnvironmentSpec:
-    """How to make one simulator; plain values, so that a worker process can be told.
+class SimulatorSpec:
+    """How to make one simulator; it can be pickled, so that a worker process can be told.
 
     Attributes:
-      environment: Gymnasium id.
-      hand: the Adroit task, or None for OGBench.
+      id: Gymnasium id, `module:Id` if importing `module` registers it.
+      registered_by: module whose import registers the id, if the id does not name it.
+      wrappers: classes or functions that take the simulator and give it back changed, the innermost first.
       episode_limit: steps after which an episode is cut.
-      num_frames: images to stack, 0 for state observations.
       options: further arguments of the simulator, as pairs.
     """
 
-    environment: str
-    hand: str | None = None
+    id: str
+    registered_by: str | None = None
+    wrappers: tuple[Callable[[gymnasium.Env], gymnasium.Env], ...] = ()
     episode_limit: int | None = None
-    num_frames: int = 0
-    options: tuple[tuple[str, Any], ...] = field(default=())
+    options: tuple[tuple[str, Any], ...] = ()
 
 
-def make_environment(spec: EnvironmentSpec) -> gymnasium.Env:
-    """The simulator that `spec` describes, with the Adroit corrections, seeded as a whole at every reset."""
+def make_simulator(spec: SimulatorSpec) -> gymnasium.Env:
+    """The simulator that `spec` describes, seeded as a whole at every reset; it renders without a screen."""
+    os.environ.setdefault("MUJOCO_GL", "egl")  # before the import below brings MuJoCo
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # both packages warn of what this module corrects, and of Box precision
-        if spec.hand is None:
-            import ogbench  # noqa: F401 - registers its environments
-        else:
-            import gymnasium_robotics
-
-            gymnasium.register_envs(gymnasium_robotics)
+        warnings.simplefilter("ignore")  # packages warn of what our wrappers correct, and of Box precision
+        if spec.registered_by is not None:
+            importlib.import_module(spec.registered_by)
         env = gymnasium.make(
-            spec.environment,
-            max_episode_steps=spec.episode_limit,
-            disable_env_checker=True,
-            **dict(spec.options),
+            spec.id, max_episode_steps=spec.episode_limit, disable_env_checker=True, **dict(spec.options)
         )
-        if spec.hand == "pen":
-            env = StopOnDrop(env)
-        elif spec.hand is not None:
-            env = DistanceSign(env, spec.hand)
-        if spec.num_frames:
-            env = FrameStack(env, spec.num_frames)
-        return SeededEnvironment(env)
+        for wrap in spec.wrappers:
+            env = wrap(env)
+        return SeededSimulator(env)
 
 
 def plain_observation(observation: Any) -> np.ndarray:
@@ -210,23 +201,90 @@ def step_once(env: gymnasium.Env, action: np.ndarray) -> StepResult:
     return StepResult(plain_observation(observation), float(reward), is_over, float(info.get("success", 0.0)))
 
 
-def serve(connection: Connection, spec: EnvironmentSpec, num_environments: int) -> None:
+def serve(connection: Connection, spec: SimulatorSpec, num_simulators: int) -> None:
     """Body of a worker process: make simulators, then answer ("reset" | "step", [(index, value), …]) until None."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        environments = [make_environment(spec) for _ in range(num_environments)]
+        simulators = [make_simulator(spec) for _ in range(num_simulators)]
         while (request := connection.recv()) is not None:
             try:
-                connection.send(("ok", answer(environments, *request)))
+                connection.send(("ok", answer(simulators, *request)))
             except Exception as error:  # told to the parent, which raises
                 connection.send(("error", f"{type(error).__name__}: {error}"))
-    for env in environments:
+    for env in simulators:
         env.close()
     connection.close()
 
 
-def answer(environments: Sequence[gymnasium.Env], command: str, items: Sequence[tuple[int, Any]]) -> list[Any]:
+def answer(simulators: Sequence[gymnasium.Env], command: str, items: Sequence[tuple[int, Any]]) -> list[Any]:
     """First observations for ("reset", seeds), step results for ("step", actions)."""
     if command == "reset":
-        return [plain_observation(environments[index].reset(seed=seed)[0]) for index, seed in items]
-    return [step_once(environments[index], action) for index, action in items]
+        return [plain_observation(simulators[index].reset(seed=seed)[0]) for index, seed in items]
+    return [step_once(simulators[index], action) for index, action in items]
+
+
+# --- many of them ---------------------------------------------------------------------------------------------------
+
+
+class SimulatorPool:
+    """Slots of one simulator, spread over worker processes; fewer than two keep them in this process."""
+
+    def __init__(self, spec: SimulatorSpec, num_slots: int, num_workers: int = 0) -> None:
+        self.num_slots = num_slots
+        self.num_workers = min(num_workers, num_slots) if num_workers > 1 else 0
+        self.stack = ExitStack()
+        self.local = [] if self.num_workers else [make_simulator(spec) for _ in range(num_slots)]
+        self.connections = [self._start(spec, worker) for worker in range(self.num_workers)]
+
+    def _start(self, spec: SimulatorSpec, worker: int) -> Any:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        count = len(range(worker, self.num_slots, self.num_workers))
+        process = context.Process(target=serve, args=(theirs, spec, count), daemon=True)
+        process.start()
+        theirs.close()
+        self.stack.callback(process.join, 10)
+        self.stack.callback(_hang_up, ours)
+        return ours
+
+    def ask(self, command: str, items: Sequence[tuple[int, Any]]) -> list[Any]:
+        """Answers in the order of `items`, pairs of a slot and a seed ("reset") or an action ("step")."""
+        if not self.num_workers:
+            return answer(self.local, command, items)
+        shares: list[list[tuple[int, Any]]] = [[] for _ in self.connections]
+        for slot, value in items:
+            shares[slot % self.num_workers].append((slot // self.num_workers, value))
+        for connection, share in zip(self.connections, shares, strict=True):
+            if share:
+                connection.send((command, share))
+        answers = [iter(_receive(c) if share else ()) for c, share in zip(self.connections, shares, strict=True)]
+        return [next(answers[slot % self.num_workers]) for slot, _ in items]
+
+    def close(self) -> None:
+        for env in self.local:
+            env.close()
+        self.stack.close()
+
+    def __enter__(self) -> SimulatorPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _hang_up(connection: Any) -> None:
+    try:
+        connection.send(None)
+        connection.close()
+    except OSError:  # the worker is gone already
+        pass
+
+
+def _receive(connection: Any) -> list[Any]:
+    try:
+        status, value = connection.recv()
+    except EOFError as error:
+        raise RuntimeError("a simulator process died; is there enough memory for this many slots?") from error
+    if status == "error":
+        raise RuntimeError(f"a simulator failed: {value}")
+    return value

@@ -1,9 +1,12 @@
-"""Files that are whole or absent."""
+"""Files that are whole or absent, and what is read of files that others write."""
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -24,3 +27,39 @@ def atomic_write(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
         os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Put `text` into `path` in one go: readers see the old file or the new one, never a part."""
+    with atomic_write(path) as file:
+        file.write(text)
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """A table in one go; floating point numbers with six significant digits."""
+    with atomic_write(path) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        for row in rows:
+            writer.writerow([f"{x:.6g}" if isinstance(x, float) else x for x in row])
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what a killed process that was writing `path` left behind."""
+    for unfinished in path.parent.glob(f".{path.name}.*.tmp"):
+        unfinished.unlink(missing_ok=True)
+
+
+def sha256(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A small file that another process may be writing, removing or replacing; {} if it is not there or not whole."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

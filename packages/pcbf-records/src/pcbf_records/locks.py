@@ -52,8 +52,8 @@ def _acquire(file: IO[str], path: Path, wait: bool, log: IO[str]) -> None:
     file.seek(0)
     holder = file.read() or "another process"
     if not wait:
-        raise LockedError(f"{path} is held by {holder}, which trains the same run; wait for it or end it.")
+        raise LockedError(f"{path} is held by {holder}, which works on the same run; wait for it or end it.")
     print(
-        f"waiting: {path} is held by {holder}, which trains the same run; end it to go on at once", file=log, flush=True
+        f"waiting: {path} is held by {holder}, which works on the same run; end it to go on at once", file=log, flush=True
     )
     fcntl.flock(file, fcntl.LOCK_EX)

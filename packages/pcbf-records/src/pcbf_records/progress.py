@@ -1,23 +1,26 @@
-"""How far a long job is, as a small file that others may read."""
+"""How far a long job is: written as a small file by the job, read by whoever watches."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from pcbf_core.files import atomic_write
+from pcbf_records.files import atomic_write
 
 
-class Progress:
+class ProgressFile:
     """Writes how far a job is to a small file, at most a few times per second; None writes nothing.
 
     `first` is how far earlier calls had come, so that a reader can tell the speed of this one.
     """
 
-    def __init__(self, path: Path | None, job: str, total: int, first: int = 0) -> None:
-        self.path, self.job, self.total, self.first = path, job, total, first
+    def __init__(self, path: Path | None, job: str, total: int, first: int = 0, unit: str = "steps") -> None:
+        self.path, self.job, self.total, self.first, self.unit = path, job, total, first, unit
         self.started = time.time()
         self.written = 0.0
 
@@ -26,6 +29,32 @@ class Progress:
         if self.path is None or (now - self.written < 0.5 and done < self.total):
             return
         self.written = now
-        fields = {"job": self.job, "done": done, "total": self.total, "first": self.first, "unit": "steps"}
-        with atomic_write(self.path, "w") as file:
+        fields = {"job": self.job, "done": done, "total": self.total, "first": self.first, "unit": self.unit}
+        with atomic_write(self.path) as file:
             json.dump({**fields, "started": self.started, "updated": now, "pid": os.getpid()}, file)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a running job says it is."""
+
+    done: int
+    total: int
+    rate: float  # per second
+    unit: str = "steps"
+
+    @property
+    def fraction(self) -> float:
+        return min(1.0, self.done / self.total) if self.total > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Time left at the speed so far; None if that is unknown."""
+        return (self.total - self.done) / self.rate if self.rate > 0 else None
+
+
+def progress_of(said: Mapping[str, Any]) -> Progress:
+    """Progress from what a job has written; KeyError or TypeError if it is something else."""
+    seconds = said["updated"] - said["started"]
+    rate = (said["done"] - said.get("first", 0)) / seconds if seconds > 0 else 0.0
+    return Progress(said["done"], said["total"], rate, said["unit"])

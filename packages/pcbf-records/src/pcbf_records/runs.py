@@ -1,66 +1,34 @@
-"""Run records: what a run of one seed writes and analysis reads; JSON, the same bytes for the same run."""
+"""Run records and evaluation records of the control suite: JSON, the same bytes for the same run.
+
+Training leaves a run record per seed; evaluating its snapshots leaves an evaluation record per seed, with every
+episode. A receipt says which records of a group of seeds there are, and their hashes.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
-import platform
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-import numpy as np
+from pcbf_records.canonical import content_hash, readable_json
+from pcbf_records.errors import RecordError
+from pcbf_records.files import read_json, sha256, write_text
+from pcbf_records.layout import JobFiles
 
-from pcbf_core.config import check_choice
-from pcbf_core.files import atomic_write
-
-PACKAGES = ("pcbf-core", "pcbf-baselines")
-LIBRARIES = (
-    "jax",
-    "jaxlib",
-    "flax",
-    "optax",
-    "numpy",
-    "gymnasium",
-    "gymnasium-robotics",
-    "minari",
-    "mujoco",
-    "ogbench",
-)
-STATUSES = ("finished", "diverged")
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Raw scores of the episodes played after `step` gradient steps, in the order of their episode numbers.
-
-    `scores` are in the task's unit: 100 for a success and 0 otherwise on OGBench, the
-    D4RL-normalised return on Adroit.
-    """
-
-    step: int
-    scores: tuple[float, ...]
-    returns: tuple[float, ...]
-    lengths: tuple[int, ...]
-    successes: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        return sum(self.scores) / len(self.scores)
+Status = Literal["finished", "diverged"]
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One seed of one method on one task.
+    """One seed of one method on one task, as training leaves it.
 
     Attributes:
       status: "finished", or "diverged" with the reason in `message`.
-      num_final_evaluations: how many of the last evaluations the reported score averages.
+      snapshot_steps: the steps after which the run is to be judged.
+      num_final_evaluations: how many of the last of these the reported score averages.
       config: everything that decides the run; `config_hash` is its hash.
       dataset: name, hash, size and source of the data; `source` is "local" for data that were generated here.
       versions, code: libraries, packages and the git commit.
@@ -69,9 +37,9 @@ class RunRecord:
     task: str
     method: str
     seed: int
-    status: Literal["finished", "diverged"]
+    status: Status
     steps: int
-    evaluations: tuple[Evaluation, ...]
+    snapshot_steps: tuple[int, ...]
     num_final_evaluations: int
     config: Mapping[str, Any]
     dataset: Mapping[str, Any]
@@ -81,119 +49,161 @@ class RunRecord:
     code: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_choice("status", self.status, STATUSES)
+        if self.status not in get_args(Status):
+            raise ValueError(f"`status={self.status!r}` is unknown; choose one of {', '.join(get_args(Status))}.")
 
     @property
     def config_hash(self) -> str:
-        return config_hash(self.config)
+        return content_hash(self.config)
 
     @property
-    def score(self) -> float | None:
-        """Mean over the last evaluations, as the paper reports it; None for a run that did not finish."""
-        if self.status != "finished" or not self.evaluations:
-            return None
-        last = self.evaluations[-self.num_final_evaluations :]
-        return sum(evaluation.mean for evaluation in last) / len(last)
+    def final_steps(self) -> tuple[int, ...]:
+        """The steps whose evaluations the reported score averages; none for a run that diverged."""
+        return self.snapshot_steps[-self.num_final_evaluations :] if self.status == "finished" else ()
 
 
-def record_path(results: Path | str, task: str, method: str, seed: int) -> Path:
-    """Where the record of one seed lies in a results directory."""
-    return Path(results) / "runs" / task / method / f"seed{seed}.json"
+@dataclass(frozen=True)
+class Evaluation:
+    """Raw scores of the episodes played after `step` gradient steps, in the order of their episode numbers.
+
+    Attributes:
+      scores: in the task's unit: 100 for a success and 0 otherwise on OGBench, the D4RL-normalised return on Adroit.
+      settings: how the episodes were played.
+      snapshot: SHA-256 of the snapshot that played them; None for one that was never written to a file.
+    """
+
+    step: int
+    scores: tuple[float, ...]
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    successes: tuple[float, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    snapshot: str | None = None
+
+    @property
+    def mean(self) -> float:
+        return sum(self.scores) / len(self.scores)
 
 
-def save_record(path: Path | str, record: RunRecord) -> None:
-    values = {**dataclasses.asdict(record), "config_hash": record.config_hash, "score": record.score}
-    with atomic_write(path) as file:
-        file.write(json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
+@dataclass(frozen=True)
+class EvaluationRecord:
+    """All evaluations of one run, by step; `config_hash` is that of the run."""
+
+    task: str
+    method: str
+    seed: int
+    config_hash: str
+    evaluations: tuple[Evaluation, ...] = ()
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    code: Mapping[str, Any] = field(default_factory=dict)
+
+    def at(self, step: int) -> Evaluation | None:
+        """The evaluation after `step` gradient steps, if there is one."""
+        return next((evaluation for evaluation in self.evaluations if evaluation.step == step), None)
+
+    def added(self, evaluation: Evaluation) -> EvaluationRecord:
+        """The record with `evaluation` in its place; one of the same step is replaced."""
+        kept = [other for other in self.evaluations if other.step != evaluation.step]
+        ordered = sorted([*kept, evaluation], key=lambda item: item.step)
+        return dataclasses.replace(self, evaluations=tuple(ordered))
 
 
-def load_record(path: Path | str) -> RunRecord:
-    """The record at `path`; a file that is not one is named with its remedy."""
+def final_evaluations(run: RunRecord, judged: EvaluationRecord) -> list[Evaluation]:
+    """The evaluations that the reported score averages; one that is missing raises with its remedy."""
+    found = [judged.at(step) for step in run.final_steps]
+    missing = [str(step) for step, evaluation in zip(run.final_steps, found, strict=True) if evaluation is None]
+    if missing or judged.config_hash != run.config_hash:
+        what = f"step {', '.join(missing)}" if missing else "this config"
+        raise RecordError(
+            f"{run.task}, {run.method}, seed {run.seed} has no evaluation of {what}; run `pcbf-evaluate`, or the "
+            "pipeline, which does."
+        )
+    return [evaluation for evaluation in found if evaluation is not None]
+
+
+def final_score(run: RunRecord, judged: EvaluationRecord) -> float | None:
+    """Mean over the last evaluations, as the paper reports it; None for a run that diverged."""
+    last = final_evaluations(run, judged)
+    return sum(evaluation.mean for evaluation in last) / len(last) if last else None
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def save_run(path: Path | str, record: RunRecord) -> None:
+    write_text(path, readable_json({**dataclasses.asdict(record), "config_hash": record.config_hash}))
+
+
+def load_run(path: Path | str) -> RunRecord:
+    """The run record at `path`; a file that is not one is named with its remedy."""
+    values = _read(Path(path), "run")
     try:
-        values = json.loads(Path(path).read_text(encoding="utf-8"))
-        values.pop("score")
         stored_hash = values.pop("config_hash")
-        evaluations = tuple(evaluation_from(item) for item in values.pop("evaluations"))
-        record = RunRecord(**values, evaluations=evaluations)
-    except (json.JSONDecodeError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a run record ({error}); delete it and run its command again.") from error
+        record = RunRecord(**_tuples(values))
+    except (KeyError, TypeError, ValueError) as error:
+        raise _no_record(path, "run", error) from error
     if stored_hash != record.config_hash:
-        raise ValueError(f"{path} has been edited: its config does not match its hash; delete it and run again.")
+        raise RecordError(f"{path} has been edited: its config does not match its hash; delete it and run again.")
     return record
 
 
-def evaluation_from(values: Mapping[str, Any]) -> Evaluation:
-    """An evaluation from its JSON values."""
-    plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-    return Evaluation(**plain)
+def save_evaluations(path: Path | str, record: EvaluationRecord) -> None:
+    write_text(path, readable_json(dataclasses.asdict(record)))
 
 
-def canonical_json(value: Any) -> str:
-    """`value` as JSON with sorted names: equal values give equal text."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=_plain)
-
-
-def config_hash(config: Mapping[str, Any]) -> str:
-    return hashlib.sha256(canonical_json(config).encode()).hexdigest()
-
-
-def differences(old: Any, new: Any, old_name: str = "old", new_name: str = "new") -> Iterator[str]:
-    """A line for every value in which two configs differ, by its dotted name."""
-    before, after = dict(_flatten(json.loads(canonical_json(old)))), dict(_flatten(json.loads(canonical_json(new))))
-    for name in sorted({*before, *after}):
-        left, right = (repr(values[name]) if name in values else "absent" for values in (before, after))
-        if left != right:
-            yield f"{name}: {left} ({old_name}) -> {right} ({new_name})"
-
-
-def _flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict) and value:
-        for name, item in value.items():
-            yield from _flatten(item, f"{prefix}.{name}" if prefix else str(name))
-    else:
-        yield prefix, value
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    if isinstance(value, Path):
-        return value.as_posix()
-    raise TypeError(f"{type(value).__name__} has no JSON form; pass numbers, text, lists or dicts.")
-
-
-def library_versions() -> dict[str, Any]:
-    """Versions of Python and of the libraries that decide the numbers of a run."""
-    return {"python": platform.python_version(), **installed(LIBRARIES)}
-
-
-def installed(names: Sequence[str]) -> dict[str, str | None]:
-    """Version of each distribution; None where it is absent."""
-    versions: dict[str, str | None] = {}
-    for name in names:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = None
-    return versions
-
-
-@cache
-def code_version() -> dict[str, Any]:
-    """Versions of our packages, the git commit around them and whether packages differ from it; None outside git."""
-    here = Path(__file__).parent
-    commit = _git(here, "rev-parse", "HEAD")
-    top = _git(here, "rev-parse", "--show-toplevel")
-    changed = _git(Path(top), "status", "--porcelain", "--", "packages") if top else None
-    return {"packages": installed(PACKAGES), "commit": commit, "dirty": None if changed is None else bool(changed)}
-
-
-def _git(directory: Path, *arguments: str) -> str | None:
-    command = ["git", *arguments]
+def load_evaluations(path: Path | str) -> EvaluationRecord:
+    """The evaluation record at `path`; a file that is not one is named with its remedy."""
+    values = _read(Path(path), "evaluation")
     try:
-        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
+        evaluations = tuple(Evaluation(**_tuples(item)) for item in values.pop("evaluations"))
+        return EvaluationRecord(**values, evaluations=evaluations)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _no_record(path, "evaluation", error) from error
+
+
+def _read(path: Path, kind: str) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _no_record(path, kind, error) from error
+    if not isinstance(content, dict):
+        raise _no_record(path, kind, f"it holds a {type(content).__name__}")
+    return content
+
+
+def _no_record(path: Path | str, kind: str, fault: object) -> RecordError:
+    return RecordError(f"{path} is not a record of this version ({kind}: {fault}); delete it and run its command again.")
+
+
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+# --- receipts -------------------------------------------------------------------------------------------------------
+
+
+def write_receipt(path: Path, files: JobFiles, records: Mapping[Path, Mapping[str, Any]]) -> None:
+    """Say in a small file which records a finished group has, by their names in the results folder, with their hashes.
+
+    `records` gives the files, and for each what the receipt says of it besides.
+    """
+    made = {
+        file.relative_to(files.root).as_posix(): {**said, "sha256": sha256(file)} for file, said in records.items()
+    }
+    receipt = {"task": files.task, "method": files.method, "seeds": list(files.seeds), "records": made}
+    write_text(path, readable_json(receipt))
+
+
+def receipt_faults(results: Path, receipt: Path) -> Iterator[str]:
+    """A phrase for every record that a receipt names and that is missing or has changed since."""
+    records = read_json(receipt).get("records")
+    if not isinstance(records, dict):
+        yield f"{receipt.relative_to(results).as_posix()} cannot be read"
+        return
+    for name, said in sorted(records.items()):
+        if not (results / name).is_file():
+            yield f"{name} is missing"
+        elif sha256(results / name) != said.get("sha256"):
+            yield f"{name} is not the one that was made"
+
+

@@ -24,7 +24,8 @@ from typing import IO, Any
 import numpy as np
 from tqdm import tqdm
 
-from pcbf_core.files import atomic_write
+from pcbf_records.canonical import readable_json
+from pcbf_records.files import sha256, write_text
 
 OFFICIAL = "https://rail.eecs.berkeley.edu/datasets/ogbench"
 MIRRORS = ("https://huggingface.co/datasets/zhouzypaul/ogbench_datasets/resolve/main",)
@@ -65,11 +66,6 @@ def receipt_path(file: Path) -> Path:
     return file.with_name(file.name + ".json")
 
 
-def sha256(file: Path) -> str:
-    with open(file, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def describe(file: Path) -> dict[str, dict[str, Any]]:
     """Shape and type of every array of an npz file, from its headers alone; never unpickles."""
     arrays: dict[str, dict[str, Any]] = {}
@@ -103,8 +99,7 @@ def write_receipt(file: Path, source: str, **details: Any) -> dict[str, Any]:
         **details,
         **({"local": mark} if mark else {}),
     }
-    with atomic_write(receipt_path(file)) as stream:
-        stream.write(json.dumps(receipt, indent=1, sort_keys=True) + "\n")
+    write_text(receipt_path(file), readable_json(receipt))
     return receipt
 
 

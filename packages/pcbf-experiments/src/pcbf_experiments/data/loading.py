@@ -1,61 +1,25 @@
-"""Datasets of all tasks: found, checked, and brought into the form the trainer samples from."""
+"""From a dataset on disk to what the trainer samples from: batches on the device, the task's spec, the scaling."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 
-from pcbf_baselines.datasets import adroit, ogbench
-from pcbf_baselines.datasets.download import DatasetError
-from pcbf_baselines.datasets.pixels import NUM_FRAMES, FrameDataset, HostFrames, frame_index
-from pcbf_baselines.datasets.rows import DatasetInfo, Rows
-from pcbf_baselines.datasets.tasks import EXTRA_TASKS, PAPER_TASKS, TASKS, Task, find_task, register_task
 from pcbf_core.agent import BatchSource
 from pcbf_core.training import Dataset
 from pcbf_core.types import TaskSpec, Transition
-
-__all__ = [
-    "EXTRA_TASKS",
-    "PAPER_TASKS",
-    "TASKS",
-    "DatasetError",
-    "DatasetInfo",
-    "LoadedTask",
-    "Scaling",
-    "Task",
-    "find_task",
-    "load",
-    "load_rows",
-    "load_task",
-    "register_task",
-]
+from pcbf_experiments.data.pixels import NUM_FRAMES, FrameDataset, HostFrames, frame_index
+from pcbf_experiments.data.rows import DatasetInfo, Rows
+from pcbf_experiments.data.scaling import Scaling
+from pcbf_experiments.suites import suite_of
+from pcbf_experiments.tasks import find_task
+from pcbf_records.sheets import Task
 
 DATA_DIR = Path("data/raw")
 Source = BatchSource | HostFrames
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """What was done to the data before learning, and must be done to observations before acting.
-
-    Attributes:
-      observation_mean, observation_std: statistics of the data, or None for observations as they are.
-      reward_scale: factor on every reward.
-    """
-
-    observation_mean: np.ndarray | None = None
-    observation_std: np.ndarray | None = None
-    reward_scale: float = 1.0
-
-    def observations(self, observation: Any) -> Any:
-        """Observations as the learner sees them."""
-        if self.observation_mean is None or self.observation_std is None:
-            return observation
-        return (observation - self.observation_mean) / self.observation_std
 
 
 @dataclass(frozen=True)
@@ -66,21 +30,6 @@ class LoadedTask:
     spec: TaskSpec
     info: DatasetInfo
     scaling: Scaling
-
-
-def load(
-    task: str, *, data_dir: Path = DATA_DIR, discount: float | None = None, next_actions: bool | None = None
-) -> tuple[Source, TaskSpec, DatasetInfo]:
-    """Source of batches, task spec and dataset info of `task`, with observations and rewards as they are."""
-    loaded = load_task(task, data_dir=data_dir, discount=discount, next_actions=next_actions)
-    return loaded.source, loaded.spec, loaded.info
-
-
-def load_rows(task: Task, data_dir: Path) -> tuple[Rows, DatasetInfo]:
-    """Checked rows of the task's dataset on the host."""
-    if task.is_minari:
-        return adroit.load_rows(task, data_dir)
-    return ogbench.load_rows(task, data_dir)
 
 
 def load_task(
@@ -106,7 +55,7 @@ def load_task(
       memory_budget: bytes of images to put on the device; larger sets stream from host memory. None: no limit.
     """
     task = find_task(name)
-    rows, info = load_rows(task, Path(data_dir))
+    rows, info = suite_of(task).load_rows(task, Path(data_dir))
     return prepare(
         task,
         rows,
@@ -148,12 +97,11 @@ def prepare(
     if next_actions is None:
         next_actions = rows.has_last_action
     index = rows.transition_rows(next_actions=next_actions)
-    is_visual = task.kind == "pixel"
-    transitions = rows.transitions(index, next_actions=next_actions, images=is_visual)
+    transitions = rows.transitions(index, next_actions=next_actions, images=task.is_pixel)
     transitions = _scaled(transitions, scaling)
     shape = rows.observation.shape[1:]
     source: Source
-    if is_visual:
+    if task.is_pixel:
         shape = (*shape[:-1], shape[-1] * NUM_FRAMES)
         source = _frame_source(rows, transitions, memory_budget)
     else:
@@ -167,22 +115,17 @@ def prepare(
 
 
 def return_range(task: Task, info: DatasetInfo, discount: float) -> tuple[float, float]:
-    """Bounds r_min / (1 - γ), r_max / (1 - γ) of the return.
-
-    Rewards on OGBench end at 0, the success that a small dataset may not contain.
-    """
+    """Bounds r_min / (1 - γ), r_max / (1 - γ) of the return."""
     if not 0 <= discount < 1:
         raise ValueError(f"`discount={discount}` leaves the return range unbounded; pass 0 <= discount < 1.")
-    low, high = info.reward_range
-    if not task.is_minari:
-        low, high = min(low, -1.0), 0.0
+    low, high = suite_of(task).reward_bounds(info)
     if not low < high:
         raise ValueError(f"every reward of {info.name} is {low}; a return range needs two different ones.")
     return low / (1 - discount), high / (1 - discount)
 
 
 def _statistics(task: Task, rows: Rows) -> dict[str, np.ndarray]:
-    if task.kind == "pixel":
+    if task.is_pixel:
         raise ValueError(f"`standardise=True` is for state observations; {task.name} has images, which encoders scale.")
     mean = rows.observation.mean(axis=0, dtype=np.float64)
     std = rows.observation.std(axis=0, dtype=np.float64)

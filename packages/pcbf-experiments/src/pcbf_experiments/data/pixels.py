@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from pcbf_core.agent import Learner
 from pcbf_core.learner import LearnerState
 from pcbf_core.types import Metrics, Transition
 
+Across = Literal["vmap", "map"]
 NUM_FRAMES = 3
 SHIFT_PAD = 3
 SHIFT_PROBABILITY = 0.5
@@ -136,6 +137,7 @@ class HostFrames:
         *,
         num_steps: int,
         batch_size: int,
+        across: Across = "vmap",
     ) -> tuple[LearnerState, Metrics]:
         """`num_steps` updates of every learner; metrics come back as (learner, step)."""
         if (reuse := getattr(learner, "action_reuse", 1)) > 1:
@@ -146,7 +148,14 @@ class HostFrames:
         metrics: list[Any] = []
         for start, size, batches in self._blocks(keys, start_step, num_steps, batch_size):
             states, block_metrics = _train_block(
-                learner, states, batches, keys, start, num_steps=size, is_augmented=self.is_augmented
+                learner,
+                states,
+                batches,
+                keys,
+                start,
+                num_steps=size,
+                is_augmented=self.is_augmented,
+                across=across,
             )
             metrics.append(block_metrics)
         return states, jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *metrics)
@@ -184,7 +193,7 @@ def _block_index(keys: Array, start_step: int | Array, *, num_steps: int, batch_
     return jax.vmap(lambda key: jax.vmap(lambda step: one(key, step))(steps))(keys)
 
 
-@partial(jax.jit, static_argnames=("learner", "num_steps", "is_augmented"), donate_argnames="states")
+@partial(jax.jit, static_argnames=("learner", "num_steps", "is_augmented", "across"), donate_argnames="states")
 def _train_block(
     learner: Learner,
     states: LearnerState,
@@ -194,6 +203,7 @@ def _train_block(
     *,
     num_steps: int,
     is_augmented: bool,
+    across: Across,
 ) -> tuple[LearnerState, Metrics]:
     def one_learner(state: LearnerState, blocks: Transition, key: Array) -> tuple[LearnerState, Metrics]:
         def one_step(state: LearnerState, item: tuple[Array, Transition]) -> tuple[LearnerState, Metrics]:
@@ -204,6 +214,8 @@ def _train_block(
 
         return jax.lax.scan(one_step, state, (start_step + jnp.arange(num_steps), blocks))
 
+    if across == "map":
+        return jax.lax.map(lambda item: one_learner(*item), (states, batches, keys))
     return jax.vmap(one_learner)(states, batches, keys)
 
 

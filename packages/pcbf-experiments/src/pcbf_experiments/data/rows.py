@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Num
 
-from pcbf_baselines.datasets.pixels import frame_index
+from pcbf_experiments.data.pixels import frame_index
 from pcbf_core.types import Transition
 
 ACTION_LIMIT = 1 - 1e-5
@@ -39,6 +39,11 @@ class Rows:
     @property
     def num_transitions(self) -> int:
         return int((~self.is_last[:-1]).sum())
+
+    @property
+    def episode_lengths(self) -> np.ndarray:
+        """Transitions of each episode."""
+        return np.diff(np.concatenate([[-1], np.flatnonzero(self.is_last)])) - 1
 
     def transition_rows(self, *, next_actions: bool = False) -> np.ndarray:
         """Rows that start a transition; with `next_actions` only those whose successor action is recorded or unused."""

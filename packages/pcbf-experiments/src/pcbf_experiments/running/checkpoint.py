@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pcbf_core.files import atomic_write
-from pcbf_core.records import canonical_json, config_hash, differences
 from pcbf_core.types import PyTree
+from pcbf_experiments.running.trees import named_leaves
+from pcbf_records.canonical import canonical_json, content_hash, differences
+from pcbf_records.files import atomic_write
 
 HEADER = "header"
 FORMAT = 1
@@ -37,12 +38,12 @@ def save_checkpoint(
     The file takes its name only once it is complete, so a reader finds the old checkpoint or the
     new one. The same arguments give the same bytes.
     """
-    leaves = _named_leaves(tree)
+    leaves = named_leaves(tree)
     header = {
         "format": FORMAT,
         "step": step,
         "config": config,
-        "config_hash": config_hash(config),
+        "config_hash": content_hash(config),
         "extra": extra or {},
         "keys": {name: str(jax.random.key_impl(leaf)) for name, leaf in leaves.items() if _is_key(leaf)},
     }
@@ -74,7 +75,7 @@ def restore_checkpoint(
     header, arrays = _read(path, arrays=True)
     if config is not None:
         check_config(path, header, config)
-    wanted = _named_leaves(template)
+    wanted = named_leaves(template)
     missing, unknown = sorted(set(wanted) - set(arrays)), sorted(set(arrays) - set(wanted))
     if missing or unknown:
         raise CheckpointError(
@@ -87,13 +88,17 @@ def restore_checkpoint(
 
 def check_config(path: Path | str, header: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     """Raise, with the differing keys, unless the checkpoint was made under `config`."""
-    if header["config_hash"] == config_hash(config):
+    if header["config_hash"] == content_hash(config):
         return
-    lines = "\n".join(f"  {line}" for line in differences(header["config"], config, "checkpoint", "now"))
     raise CheckpointError(
-        f"{path} was made under another config:\n{lines}\n"
-        "Use the config of the checkpoint, another output directory, or start again with --restart."
+        f"{path} was made with other settings:\n{told(header['config'], config)}\n"
+        "Use those settings, another output folder, or start again with --restart."
     )
+
+
+def told(stored: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """A line for every value in which a stored config differs from the present one."""
+    return "\n".join(f"  {name}: {old} there, {new} now" for name, old, new in differences(stored, config))
 
 
 def _read(path: Path, *, arrays: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -103,17 +108,13 @@ def _read(path: Path, *, arrays: bool) -> tuple[dict[str, Any], dict[str, np.nda
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             header = json.loads(str(file[HEADER][()]))
             stored = {name: file[name] for name in file.files if name != HEADER} if arrays else {}
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError, EOFError) as error:
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError, EOFError, RecursionError) as error:
         raise CheckpointError(
             f"{path} is not a whole checkpoint ({error}); delete it to start again, or restore a copy of it."
         ) from error
     if header.get("format") != FORMAT:
         raise CheckpointError(f"{path} has format {header.get('format')}, this version reads {FORMAT}; train again.")
     return header, stored
-
-
-def _named_leaves(tree: PyTree) -> dict[str, Any]:
-    return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
 def _is_key(leaf: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Minari data. Adroit: with the rewards and stops of D4RL, and D4RL-normalised scores; other sets as they are."""
+"""Minari datasets of vectors and their simulators, as they are; what Adroit's share with them is in functions."""
 
 from __future__ import annotations
 
@@ -9,41 +9,114 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import gymnasium
 import numpy as np
 
-from pcbf_baselines.datasets.download import DatasetError, Source, sha256
-from pcbf_baselines.datasets.rows import DatasetInfo, Rows, clip_actions, summarise
-from pcbf_baselines.datasets.tasks import Task
-from pcbf_baselines.wrappers import EnvironmentSpec, corrected_reward, hand_distance, is_dropped
-from pcbf_core.files import atomic_write
+from pcbf_experiments.data.checks import Check, episode_lengths, fraction, largest_action, told
+from pcbf_experiments.data.download import DatasetError, Source
+from pcbf_experiments.data.local import LocalSettings
+from pcbf_experiments.data.rows import DatasetInfo, Rows, clip_actions, summarise
+from pcbf_experiments.simulators import SimulatorSpec, SuccessTiming, make_simulator
+from pcbf_experiments.suites.base import Suite
+from pcbf_records.canonical import readable_json
+from pcbf_records.files import sha256, write_text
+from pcbf_records.sheets import Task
 
-REFERENCE_RETURNS = {
-    "pen": (96.262799, 3076.8331017826877),
-    "door": (-56.512833, 2880.5693087298737),
-    "hammer": (-274.856578, 12794.134825156867),
-    "relocate": (-6.425911, 4233.877797728884),
-}
-REACHING = ("door", "hammer", "relocate")  # have a distance term
 RECEIPT = "pcbf.json"
-EARLY_STEPS = 8  # steps of an episode in which only the hand moves
 
 
-def hand_of(task: Task) -> str:
-    return task.name.split("-")[0]
+class Minari(Suite):
+    """Any Minari dataset of vectors, judged in the simulator that the task names by `info["success"]`."""
+
+    name: ClassVar[str] = "minari"
+    num_final_evaluations: ClassVar[int] = 3
+
+    def check(self, task: Task) -> None:
+        if not task.simulator:
+            raise ValueError(
+                f"`simulator=''` of {task.name}: a task of the suite 'minari' needs the Gymnasium id of its simulator."
+            )
+
+    def load_rows(self, task: Task, data_dir: Path) -> tuple[Rows, DatasetInfo]:
+        """The rows of a Minari dataset; `terminal` where an episode terminated."""
+        receipt = check_dataset(task, data_dir)
+        episodes = read_episodes(task, data_dir)
+        parts = [
+            episode_rows(episode, np.asarray(episode.rewards, np.float64), np.asarray(episode.terminations, bool))
+            for episode in episodes
+        ]
+        rows = joined(parts)
+        return rows, summarise(task.dataset, rows, receipt["source"], receipt["files"], details(receipt, episodes))
+
+    def reward_bounds(self, info: DatasetInfo) -> tuple[float, float]:
+        return info.reward_range
+
+    def fetch(self, task: Task, data_dir: Path, sources: Sequence[Source]) -> list[dict[str, Any]]:
+        return [fetch(task, data_dir, sources)]
+
+    def make_local(
+        self, task: Task, data_dir: Path, settings: LocalSettings, *, num_workers: int, overwrite: bool, progress: bool
+    ) -> list[Path]:
+        raise DatasetError(
+            f"{task.name} brings its own simulator, for which there is no generator; make its dataset with Minari, as "
+            "docs/adding-a-task.md shows, or fetch it."
+        )
+
+    def shapes(self, task: Task) -> tuple[tuple[int, ...], int]:
+        """What the simulator says."""
+        env = make_simulator(self.simulator(task))
+        try:
+            shapes = env.observation_space.shape, env.action_space.shape
+        finally:
+            env.close()
+        return tuple(shapes[0] or ()), int(np.prod(shapes[1] or ()))
+
+    def checks(self, task: Task, rows: Rows, info: DatasetInfo, data_dir: Path | None) -> list[Check]:
+        reward = rows.reward[rows.transition_rows()]
+        return [
+            *recorded_checks(rows, info),
+            told("reward range", f"[{reward.min():.4g}, {reward.max():.4g}]"),
+            fraction("transitions that end the return", float((rows.terminal[rows.transition_rows()] > 0).mean())),
+        ]
+
+    def simulator(
+        self, task: Task, *, episode_limit: int | None = None, success_timing: SuccessTiming = "pre", **options: Any
+    ) -> SimulatorSpec:
+        """The simulator that the task names; it says itself when it counts a success."""
+        limit = episode_limit or task.episode_limit
+        return SimulatorSpec(task.simulator, episode_limit=limit, options=tuple(options.items()))
+
+    def score(self, task: Task, episode_return: float, success: float) -> float:
+        """100 for success at the last step, 0 otherwise."""
+        return 100.0 * success
+
+    def views(self, task: Task, env: gymnasium.Env) -> list[np.ndarray]:
+        return [start_view(env)]
 
 
-def normalised_score(hand: str, episode_return: float) -> float:
-    """100 · (return - random) / (expert - random) with D4RL's reference returns."""
-    low, high = REFERENCE_RETURNS[hand]
-    return 100.0 * (episode_return - low) / (high - low)
+def start_view(env: gymnasium.Env) -> np.ndarray:
+    """The first state of an episode."""
+    env.reset(seed=0)
+    return np.asarray(env.render())
 
 
-def environment_spec(task: Task, *, episode_limit: int | None = None) -> EnvironmentSpec:
-    """The simulator of an Adroit task: D4RL's horizon, stop and reward."""
-    hand = hand_of(task)
-    return EnvironmentSpec(task.environment, hand=hand, episode_limit=episode_limit or task.episode_limit)
+def recorded_checks(rows: Rows, info: DatasetInfo) -> list[Check]:
+    """What holds for every Minari dataset: episodes of any length, and the return ends only with an episode."""
+    index = rows.transition_rows()
+    inside = int(((rows.terminal[index] > 0) & ~rows.is_last[index + 1]).sum())
+    return [
+        largest_action(float(info.details.get("largest_action", np.nan)), is_judged=False),
+        episode_lengths(rows.episode_lengths, is_even=False),
+        Check("terminal only closes episodes", f"{inside} inside", "0 inside", inside == 0),
+    ]
+
+
+def details(receipt: dict[str, Any], episodes: Sequence[Any]) -> dict[str, Any]:
+    """What the info of a Minari dataset says besides: how it was made here, if it was, and its largest action."""
+    largest = max(float(np.abs(episode.actions).max()) for episode in episodes)
+    return {"local": receipt.get("local"), "largest_action": largest}
 
 
 @contextmanager
@@ -61,26 +134,8 @@ def minari_folder(data_dir: Path) -> Iterator[Path]:
             os.environ["MINARI_DATASETS_PATH"] = before
 
 
-def load_rows(task: Task, data_dir: Path) -> tuple[Rows, DatasetInfo]:
-    """The rows of a Minari dataset; `terminal` where an episode terminated.
-
-    Adroit gets D4RL's rewards, which data made here has already, and its pen episodes end where the pen falls: what
-    was recorded after that is left out.
-    """
-    receipt = check_dataset(task, data_dir)
-    hand = hand_of(task) if task.kind == "adroit" else ""
-    episodes = _episodes(task, data_dir)
-    is_paid = hand in REACHING and receipt["source"] != "local" and distance_slope(hand, episodes) > 0
-    rows = _join([_episode_rows(hand, episode, is_paid) for episode in episodes])
-    largest = max(float(np.abs(episode.actions).max()) for episode in episodes)
-    details: dict[str, Any] = {"local": receipt.get("local"), "largest_action": largest}
-    if hand:
-        left_out = sum(len(episode.actions) for episode in episodes) - rows.num_transitions
-        details |= {"distance_sign_corrected": is_paid, "steps_after_drop_left_out": left_out}
-    return rows, summarise(task.dataset, rows, receipt["source"], receipt["files"], details)
-
-
-def _episodes(task: Task, data_dir: Path) -> list[Any]:
+def read_episodes(task: Task, data_dir: Path) -> list[Any]:
+    """The episodes of the task's dataset, as Minari gives them."""
     with minari_folder(data_dir), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import minari
@@ -95,33 +150,10 @@ def _episodes(task: Task, data_dir: Path) -> list[Any]:
     return episodes
 
 
-def distance_slope(hand: str, episodes: Sequence[Any]) -> float:
-    """Least-squares slope of the reward in the palm's distance over the first steps of each episode.
-
-    About -0.1 in D4RL; +0.1 in data made with a release of gymnasium-robotics that has the sign
-    wrong. Only the hand moves in those steps, so the other terms stay put.
-    """
-    distances, rewards = [], []
-    for episode in episodes:
-        distance = hand_distance(hand, np.asarray(episode.observations)[1 : EARLY_STEPS + 1])
-        reward = np.asarray(episode.rewards)[:EARLY_STEPS]
-        distances.append(distance - distance.mean())
-        rewards.append(reward - reward.mean())
-    x, y = np.concatenate(distances), np.concatenate(rewards)
-    return float((x @ y) / max(x @ x, 1e-12))
-
-
-def _episode_rows(hand: str, episode: Any, is_paid: bool) -> dict[str, np.ndarray]:
+def episode_rows(episode: Any, reward: np.ndarray, terminal: np.ndarray) -> dict[str, np.ndarray]:
     """Arrays of one episode up to its first terminal step, padded by a closing row."""
-    observation = np.asarray(episode.observations)
-    reward = np.asarray(episode.rewards, np.float64)
-    terminal = np.asarray(episode.terminations, bool)
-    if hand == "pen":
-        terminal = terminal | is_dropped(observation[1:])
-    if is_paid:
-        reward = corrected_reward(hand, reward, observation[1:])
     length = int(terminal.argmax()) + 1 if terminal.any() else len(terminal)
-    observation, reward, terminal = observation[: length + 1], reward[:length], terminal[:length]
+    observation, reward, terminal = np.asarray(episode.observations)[: length + 1], reward[:length], terminal[:length]
     action = clip_actions(np.asarray(episode.actions)[:length])
     return {
         "observation": observation.astype(np.float32),
@@ -132,7 +164,7 @@ def _episode_rows(hand: str, episode: Any, is_paid: bool) -> dict[str, np.ndarra
     }
 
 
-def _join(parts: Sequence[dict[str, np.ndarray]]) -> Rows:
+def joined(parts: Sequence[dict[str, np.ndarray]]) -> Rows:
     return Rows(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, has_last_action=False)
 
 
@@ -150,8 +182,7 @@ def write_receipt(task: Task, data_dir: Path, source: str, **details: Any) -> di
         "files": {file.name: sha256(file) for file in files},
         **details,
     }
-    with atomic_write(folder / RECEIPT) as stream:
-        stream.write(json.dumps(receipt, indent=1, sort_keys=True) + "\n")
+    write_text(folder / RECEIPT, readable_json(receipt))
     return receipt
 
 

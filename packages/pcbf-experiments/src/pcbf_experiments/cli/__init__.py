@@ -1,0 +1,1 @@
+"""The commands. Each parses its arguments before it imports what is slow."""

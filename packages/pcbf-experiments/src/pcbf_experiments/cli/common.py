@@ -1,0 +1,111 @@
+"""What the commands share: exit codes, errors told in a line, options that several have."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pcbf_experiments.evaluation import EvaluationSettings
+
+EXIT_ERROR, EXIT_DIVERGED, EXIT_INTERRUPTED, EXIT_STOPPED = 1, 3, 130, 143
+
+
+def keep_compiled_programs() -> None:
+    """Have JAX keep compiled programs for the next start, by machine as a home directory may be shared.
+
+    Called by commands before JAX is imported; what the user has set stays.
+    """
+    home = os.getenv("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(home, "pcbf", "jax", platform.node()))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
+
+
+def guarded(body: Callable[[], int]) -> int:
+    """Run a command; what a user can mend is told in a line, not in a traceback."""
+    keep_compiled_programs()
+    from pcbf_experiments.data.download import DatasetError
+    from pcbf_experiments.running.errors import RunDiverged, RunError, RunStopped
+    from pcbf_records.locks import LockedError
+
+    try:
+        return body()
+    except RunStopped as error:
+        print(error, file=sys.stderr)
+        return EXIT_STOPPED
+    except RunDiverged as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_DIVERGED
+    except (RunError, DatasetError, LockedError, ValueError, ModuleNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_ERROR
+    except OSError as error:
+        print(f"error: {error}; once that is mended rerun to resume, finished work is skipped", file=sys.stderr)
+        return EXIT_ERROR
+    except KeyboardInterrupt:
+        print("\nstopped; rerun to resume from the last checkpoint", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def stop_on_sigterm() -> Callable[[], bool]:
+    """A function that says whether SIGTERM has come, which from now on ends nothing by itself."""
+    received: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
+    return lambda: bool(received)
+
+
+def assignment(text: str) -> tuple[str, Any]:
+    """("name", value) of "name=value"; the value is JSON where it can be, else text."""
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form name=value")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        constants = {"True": True, "False": False, "None": None}
+        return name, constants.get(value, value)
+
+
+def add_data_dir(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data-dir", type=Path, default=Path("data/raw"), help="where datasets lie (default: %(default)s)"
+    )
+
+
+def add_evaluation_options(parser: argparse.ArgumentParser, *, num_workers: int) -> None:
+    group = parser.add_argument_group("evaluation")
+    group.add_argument("--episodes", type=int, default=50, help="episodes per evaluation (default: %(default)s)")
+    group.add_argument("--slots", type=int, default=10, help="simulators in lockstep (default: %(default)s)")
+    group.add_argument("--episode-limit", type=int, help="cut episodes after so many steps (default: the task's own)")
+    group.add_argument(
+        "--success-timing",
+        choices=("pre", "post"),
+        default="pre",
+        help="judge OGBench success before the step (as rewards do) or after it (as release 1.1; default: %(default)s)",
+    )
+    group.add_argument(
+        "--workers",
+        type=int,
+        default=num_workers,
+        help="processes for the simulators, does not change results (default: %(default)s, 1 or 0: none but this)",
+    )
+
+
+def evaluation_settings(options: argparse.Namespace) -> EvaluationSettings:
+    """How to judge, as the options say."""
+    from pcbf_experiments.evaluation import EvaluationSettings
+
+    return EvaluationSettings(
+        num_episodes=options.episodes,
+        num_slots=min(options.slots, options.episodes),
+        episode_limit=options.episode_limit,
+        success_timing=options.success_timing,
+    )

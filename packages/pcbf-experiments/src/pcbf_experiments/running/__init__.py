@@ -1,0 +1,1 @@
+"""One training run: settings, the loop, checkpoints, snapshots and what judges them."""

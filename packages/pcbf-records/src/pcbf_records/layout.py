@@ -1,0 +1,288 @@
+"""Where every file of a results folder lies. Rules, programs, analysis and tests all ask here.
+
+A results folder is `results/<scale>`, `results/published/<scale>`, or any other that `pcbf-train --out` was told.
+Names are relative to it and use `/`. A run with one setting changed lies in a results folder of its own below it,
+`ablations/<setting>=<value>`, which has the same form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+# --- toys and theory ------------------------------------------------------------------------------------------------
+
+TOY_W1 = "toy/w1.csv"
+TOY_LOSS_STD = "toy/loss_std.csv"
+THEORY_CHECKS = "theory/checks.csv"
+
+
+def toy_run(process: str, method: str) -> str:
+    """The record of one method on one reward process: every coefficient and seed."""
+    return f"toy/runs/{process}/{method}.npz"
+
+
+def toy_files(results: Path) -> list[Path]:
+    """The toy records of a results folder, by process and method."""
+    return sorted(results.glob(toy_run("*", "*")))
+
+
+# --- the control suite ----------------------------------------------------------------------------------------------
+
+CONTROL_CONFIGS = "control/configs.json"
+CONTROL_EVALUATIONS = "control/evaluations.csv"
+ABLATIONS = "ablations"
+
+
+@dataclass(frozen=True)
+class JobFiles:
+    """The files of one training job: a group of seeds of one method on one task, trained side by side.
+
+    Attributes:
+      root: the results folder; relative to another one for an ablation, or a pattern in rules.
+      group: name of the seeds, `seeds0-1-2`.
+    """
+
+    root: Path
+    task: str
+    method: str
+    group: str
+
+    @classmethod
+    def of_seeds(cls, root: Path | str, task: str, method: str, seeds: Sequence[int]) -> JobFiles:
+        return cls(Path(root), task, method, group_name(seeds))
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return group_seeds(self.group)
+
+    def with_seeds(self, seeds: Sequence[int]) -> JobFiles:
+        """The files of other seeds of the same method and task."""
+        return replace(self, group=group_name(seeds))
+
+    @property
+    def name(self) -> str:
+        """How logs and status call the job."""
+        return f"train-{self.task}-{self.method}-{self.group}"
+
+    @property
+    def receipt(self) -> Path:
+        """What `train` declares as its output: the run records of a finished group with their hashes."""
+        return self._of_group("receipts", "json")
+
+    @property
+    def evaluation_receipt(self) -> Path:
+        """What `evaluate` declares as its output: the evaluation records of a group with their hashes."""
+        return self._of_group("receipts", "evaluated.json")
+
+    @property
+    def checkpoint(self) -> Path:
+        """The whole state at the last checkpoint, to resume from."""
+        return self._of_group("checkpoints", "npz")
+
+    @property
+    def cost(self) -> Path:
+        """Time and memory of training."""
+        return self._of_group("cost", "json")
+
+    @property
+    def evaluation_cost(self) -> Path:
+        """Time and memory of evaluation."""
+        return self._of_group("cost", "evaluated.json")
+
+    @property
+    def progress(self) -> Path:
+        return self.root / "progress" / f"{self.name}.json"
+
+    @property
+    def failure(self) -> Path:
+        """Why the last attempt failed, if it did."""
+        return self.root / "failures" / f"{self.name}.json"
+
+    def record(self, seed: int) -> Path:
+        """The run record of a seed, written once it is finished or has diverged."""
+        return self._of_seed("runs", seed, "json")
+
+    def evaluations(self, seed: int) -> Path:
+        """The evaluation record of a seed: every episode after every evaluated step."""
+        return self._of_seed("evaluations", seed, "json")
+
+    def metrics(self, seed: int) -> Path:
+        """Means of the training metrics over every `log_every` steps."""
+        return self._of_seed("metrics", seed, "csv")
+
+    def snapshot(self, seed: int, step: int) -> Path:
+        """What acting and the return law need after `step` gradient steps."""
+        return self.snapshots(seed) / f"step{step}.safetensors"
+
+    def snapshots(self, seed: int) -> Path:
+        return self.root / "snapshots" / self.task / self.method / f"seed{seed}"
+
+    def lock(self, seed: int, stage: str) -> Path:
+        """Held while a process works on the stage (train or evaluate) of a seed, so that there is never a second."""
+        return self._of_seed(f"locks/{stage}", seed, "lock")
+
+    def log(self, stage: str) -> Path:
+        return self._of_group(f"logs/{stage}", "log")
+
+    def benchmark(self, stage: str) -> Path:
+        return self._of_group(f"benchmarks/{stage}", "jsonl")
+
+    def _of_group(self, folder: str, ending: str) -> Path:
+        return self.root / folder / self.task / self.method / f"{self.group}.{ending}"
+
+    def _of_seed(self, folder: str, seed: int, ending: str) -> Path:
+        return self.root / folder / self.task / self.method / f"seed{seed}.{ending}"
+
+
+def group_name(seeds: Sequence[int]) -> str:
+    return "seeds" + "-".join(map(str, seeds))
+
+
+def group_seeds(group: str) -> tuple[int, ...]:
+    """The seeds of a group's name."""
+    return tuple(map(int, group.removeprefix("seeds").split("-")))
+
+
+def ablation(change: str) -> str:
+    """The results folder of the runs with one setting changed, `<setting>=<value>`, inside that of the suite."""
+    return f"{ABLATIONS}/{change}"
+
+
+def ablation_folders(results: Path) -> list[Path]:
+    """The results folders of all changes that a results folder has."""
+    return sorted(path for path in (results / ABLATIONS).glob("*=*") if path.is_dir())
+
+
+def change_of(name: str) -> str:
+    """The change that the file called `name` in a results folder belongs to; empty for the suite's own."""
+    parts = name.split("/")
+    return parts[1] if parts[0] == ABLATIONS else ""
+
+
+def run_files(results: Path) -> list[Path]:
+    """The run records of a results folder without its ablations, by task, method and seed."""
+    return _of_seeds(results, "runs")
+
+
+def evaluation_files(results: Path) -> list[Path]:
+    """The evaluation records of a results folder without its ablations, by task, method and seed."""
+    return _of_seeds(results, "evaluations")
+
+
+def snapshot_steps(files: JobFiles, seed: int) -> list[int]:
+    """The steps of which a seed has snapshots, ascending."""
+    found = files.snapshots(seed).glob("step*.safetensors")
+    return sorted(int(path.stem.removeprefix("step")) for path in found)
+
+
+def place(path: Path) -> tuple[str, str, int]:
+    """Task, method and seed of a file that belongs to one seed."""
+    return path.parts[-3], path.parts[-2], int(path.stem.removeprefix("seed"))
+
+
+def group_place(path: Path) -> tuple[str, str, str]:
+    """Task, method and group of a file that belongs to a group of seeds."""
+    return path.parts[-3], path.parts[-2], path.name.partition(".")[0]
+
+
+def cost_files(results: Path) -> list[Path]:
+    """The costs of training in a results folder without its ablations."""
+    return sorted(path for path in results.glob("cost/*/*/seeds*.json") if not path.name.endswith(".evaluated.json"))
+
+
+def receipt_files(results: Path) -> list[Path]:
+    """Receipts of training and of evaluation in a results folder without its ablations."""
+    return sorted(results.glob("receipts/*/*/seeds*.json"))
+
+
+def progress_files(results: Path) -> list[Path]:
+    return sorted([*results.glob("progress/*.json"), *results.glob(f"{ABLATIONS}/*/progress/*.json")])
+
+
+def checkpoint_files(results: Path) -> list[Path]:
+    return sorted(results.glob("**/checkpoints/*/*/seeds*.npz"))
+
+
+def _of_seeds(results: Path, folder: str) -> list[Path]:
+    found = results.glob(f"{folder}/*/*/seed*.json")
+    return sorted(found, key=lambda path: (*path.parts[-3:-1], len(path.stem), path.stem))
+
+
+# --- what a folder is made of ---------------------------------------------------------------------------------------
+
+MANIFEST = "manifest.json"
+CLAIMS = ("claims.csv", "claims.md")
+REPORT = "report/index.html"
+RENDERS = "renders"
+RENDERED = f"{RENDERS}/rendered.txt"  # the list of pictures, written last
+SNAKEMAKE_LOG = "logs/snakemake.log"
+RECORD_FOLDERS = ("toy", "theory", "runs", "evaluations", "control", "ablations", "cost", "renders")
+
+
+def table(label: str, ending: str) -> str:
+    return f"tables/{label}.{ending}"
+
+
+def figure(label: str, ending: str) -> str:
+    return f"figures/{label}.{ending}"
+
+
+def progress_of_toy(process: str, method: str) -> str:
+    return f"progress/toy-{process}-{method}.json"
+
+
+def picture(task: str) -> str:
+    """What a task looks like."""
+    return f"{RENDERS}/{task}.png"
+
+
+def spaces(task: str) -> str:
+    """What a task's simulator says of its observations and actions."""
+    return f"{RENDERS}/{task}.json"
+
+
+def is_run(name: str) -> bool:
+    """Whether a record is that of a training run."""
+    return _folder(name) == "runs"
+
+
+def is_evaluation(name: str) -> bool:
+    return _folder(name) == "evaluations"
+
+
+def is_cost(name: str) -> bool:
+    return _folder(name) == "cost"
+
+
+def is_picture(name: str) -> bool:
+    return _folder(name) == RENDERS
+
+
+def _folder(name: str) -> str:
+    """The folder that says what a record is, whether it belongs to the suite or to an ablation."""
+    parts = name.split("/")
+    return parts[2] if parts[0] == ABLATIONS else parts[0]
+
+
+def found_records(results: Path) -> Iterator[str]:
+    """Names of records whose number depends on the machine and on what was asked for: costs, pictures, ablations."""
+    patterns = ["cost/*/*/*.json", f"{RENDERS}/*.*"]
+    patterns += [f"{ABLATIONS}/*/{folder}/*/*/*.json" for folder in ("cost", "runs", "evaluations")]
+    found = [path for pattern in patterns for path in results.glob(pattern) if not path.name.startswith(".")]
+    yield from sorted(path.relative_to(results).as_posix() for path in found)
+
+
+# --- the repository around it ---------------------------------------------------------------------------------------
+
+PAPER_NUMBERS = "data/paper"
+CONFIG = "config"
+
+
+def scale_folder(scale: str) -> str:
+    return f"results/{scale}"
+
+
+def published_folder(scale: str) -> str:
+    return f"results/published/{scale}"

@@ -1,0 +1,214 @@
+"""Toy records: what one job on a Markov reward process writes (npz), and the tables collected from all of them."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pcbf_records.canonical import canonical_json
+from pcbf_records.errors import RecordError
+from pcbf_records.files import atomic_write, write_csv
+from pcbf_records.layout import TOY_LOSS_STD, TOY_W1, toy_files, toy_run
+
+PROCESSES = ("solitaire", "bernoulli", "chain")
+TOY_METHODS = ("pcbf", "pcbf-independent", "value_flows")
+W1_COLUMNS = ("env", "state", "method", "coefficient", "seed", "w1")
+LOSS_STD_COLUMNS = ("env", "method", "coefficient", "seed", "loss_std")
+
+# one letter per axis; equal letters must have equal lengths within one record
+SHAPES = {
+    "coefficients": "C",
+    "seeds": "S",
+    "states": "N",
+    "levels": "L",
+    "quantiles": "CSNL",
+    "w1": "CSN",
+    "loss_history": "CSH",
+    "loss_std": "CS",
+}
+FLOW_SHAPES = {
+    "flow_times": "T",
+    "flow_paths": "NTP",
+    "density_values": "NV",
+    "density": "NV",
+    "arrow_times": "A",
+    "arrow_points": "NZ",
+    "arrow_velocity": "NAZ",
+}
+MODEL_SHAPES = {"flow_coefficient": ""}  # of the model behind flow and residual
+RESIDUAL_SHAPES = {
+    "residual_steps": "K",
+    "residual_times": "KG",
+    "residual_shared": "SKG",
+    "residual_independent": "SKG",
+}
+
+Floats = NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False)
+class FlowRecord:
+    """The flow of one trained model: particle paths, end density and velocity field, per state."""
+
+    coefficient: float
+    times: Floats  # (T+1,)
+    paths: Floats  # (N, T+1, P)
+    density_values: Floats  # (N, V)
+    density: Floats  # (N, V)
+    arrow_times: Floats  # (A,)
+    arrow_points: Floats  # (N, Z)
+    arrow_velocity: Floats  # (N, A, Z)
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualRecord:
+    """r_corr(t, N) of eq:rcorr on the grid of each solver budget, nan where a grid has no such point."""
+
+    coefficient: float
+    steps: NDArray[np.integer]  # (K,)
+    times: Floats  # (K, G)
+    shared: Floats  # (S, K, G)
+    independent: Floats  # (S, K, G)
+
+
+@dataclass(frozen=True, eq=False)
+class ToyRecord:
+    """What one toy job wrote: every coefficient and seed of one method on one process."""
+
+    process: str
+    method: str
+    coefficients: Floats  # (C,)
+    seeds: NDArray[np.integer]  # (S,)
+    states: NDArray[np.integer]  # (N,)
+    levels: Floats  # (L,)
+    quantiles: Floats  # (C, S, N, L)
+    w1: Floats  # (C, S, N)
+    loss_history: Floats  # (C, S, H)
+    loss_std: Floats  # (C, S)
+    metadata: Mapping[str, Any]
+    flow: FlowRecord | None
+    residual: ResidualRecord | None
+
+    def state_index(self, state: int) -> int | None:
+        found = np.flatnonzero(self.states == state)
+        return int(found[0]) if found.size else None
+
+    def coefficient_index(self, coefficient: float) -> int | None:
+        found = np.flatnonzero(np.isclose(self.coefficients, coefficient, rtol=0, atol=1e-6))
+        return int(found[0]) if found.size else None
+
+    def quantile_curves(self, state: int, coefficient: float) -> Floats | None:
+        """Quantiles (S, L) of the learned return law, one row per seed; None if they were not recorded."""
+        at_state, at_coefficient = self.state_index(state), self.coefficient_index(coefficient)
+        if at_state is None or at_coefficient is None:
+            return None
+        return self.quantiles[at_coefficient, :, at_state]
+
+
+def save_toy_record(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+    """Write the arrays of a toy job, checked as they are when read, with what made them."""
+    _check_arrays(path, arrays)
+    told = np.array(json.dumps(json.loads(canonical_json(metadata)), sort_keys=True))
+    with atomic_write(path, "wb") as file:
+        np.savez_compressed(file, **{**arrays, "metadata": told})
+
+
+def load_toy_record(path: Path) -> ToyRecord:
+    """The toy record at `<process>/<method>.npz`, with every array's shape checked."""
+    process, method = path.parent.name, path.stem
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise RecordError(f"{_named(path)} is not a readable npz ({error}); {_remake(path)}") from error
+    has_flow, has_residual = _check_arrays(path, arrays)
+    flow = residual = None
+    if has_flow:
+        flow = FlowRecord(
+            coefficient=float(arrays["flow_coefficient"]),
+            times=arrays["flow_times"],
+            paths=arrays["flow_paths"],
+            **{name: arrays[name] for name in FLOW_SHAPES if not name.startswith("flow_")},
+        )
+    if has_residual:
+        residual = ResidualRecord(
+            coefficient=float(arrays["flow_coefficient"]),
+            **{name.removeprefix("residual_"): arrays[name] for name in RESIDUAL_SHAPES},
+        )
+    plain = {name: arrays[name] for name in SHAPES}
+    return ToyRecord(process, method, **plain, metadata=_metadata(path, arrays), flow=flow, residual=residual)
+
+
+def _check_arrays(path: Path, arrays: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Whether a record has a flow and residuals; an array that is missing or of a wrong shape raises."""
+    sizes: dict[str, int] = {}
+    _check_shapes(path, arrays, SHAPES, sizes)
+    parts = [any(name in arrays for name in shapes) for shapes in (FLOW_SHAPES, RESIDUAL_SHAPES)]
+    for is_there, shapes in zip(parts, (FLOW_SHAPES, RESIDUAL_SHAPES), strict=True):
+        if is_there:
+            _check_shapes(path, arrays, MODEL_SHAPES | shapes, sizes)
+    return parts[0], parts[1]
+
+
+def _check_shapes(path: Path, arrays: Mapping[str, Any], shapes: Mapping[str, str], sizes: dict[str, int]) -> None:
+    """Raise unless all arrays are there with consistent axes; `sizes` collects the length of each axis letter."""
+    missing = [name for name in shapes if name not in arrays]
+    if missing:
+        raise RecordError(f"{_named(path)} lacks {', '.join(missing)}; {_remake(path)}")
+    for name, letters in shapes.items():
+        shape = np.shape(arrays[name])
+        if len(shape) != len(letters):
+            raise RecordError(
+                f"{_named(path)}: `{name}` has shape {shape}, expected {len(letters)} axes; {_remake(path)}"
+            )
+        for letter, size in zip(letters, shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                raise RecordError(
+                    f"{_named(path)}: `{name}` has shape {shape}, but its axis {letter} "
+                    f"(of {letters}) has length {sizes[letter]} in the other arrays; {_remake(path)}"
+                )
+
+
+def _metadata(path: Path, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    if "metadata" not in arrays:
+        return {}
+    try:
+        content = json.loads(str(arrays["metadata"]))
+    except json.JSONDecodeError as error:
+        raise RecordError(f"{_named(path)}: `metadata` is not JSON ({error}).") from error
+    return content if isinstance(content, dict) else {"metadata": content}
+
+
+def _named(path: Path) -> str:
+    return "/".join(path.parts[-4:])
+
+
+def _remake(path: Path) -> str:
+    return f"delete it and run the job again (`pcbf-toy run {path.parent.name} {path.stem}`)."
+
+
+# --- collected ------------------------------------------------------------------------------------------------------
+
+
+def collect_toys(results: Path) -> None:
+    """Write `toy/w1.csv` and `toy/loss_std.csv` from the toy records of a results folder."""
+    w1_rows: list[tuple[Any, ...]] = []
+    loss_rows: list[tuple[Any, ...]] = []
+    records = [load_toy_record(path) for path in toy_files(results)]
+    if not records:
+        raise RecordError(f"{results} has no {toy_run('*', '*')}; make them with `pcbf-toy run`.")
+    for record in records:
+        for i, coefficient in enumerate(record.coefficients):
+            for j, seed in enumerate(record.seeds):
+                loss_rows.append((record.process, record.method, coefficient, seed, record.loss_std[i, j]))
+                for k, state in enumerate(record.states):
+                    w1_rows.append((record.process, state, record.method, coefficient, seed, record.w1[i, j, k]))
+    write_csv(results / TOY_W1, W1_COLUMNS, w1_rows)
+    write_csv(results / TOY_LOSS_STD, LOSS_STD_COLUMNS, loss_rows)
