@@ -11,8 +11,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pcbf_analysis import theory_checks
-from pcbf_analysis.theory_checks import Row, TheorySettings, at_least, at_most, near
+from pcbf_experiments.cli.theory import main
+from pcbf_experiments.theory import (
+    CHECKS,
+    TheorySettings,
+    at_least,
+    at_most,
+    near,
+    parse_settings,
+    residual_rows,
+    run_checks,
+)
+from pcbf_experiments.theory.measures import in_parts, largest_z_score, order, regression_slope, wasserstein1
+from pcbf_records.theory import CHECK_COLUMNS, CheckRow, write_checks
 
 SETTINGS = {"num_samples": 5000, "seed": 3}
 # What the paper's text says, or may be read to say, and what the measurement does not bear out.
@@ -48,7 +59,7 @@ def write_residuals(results: Path, *, shared: float = 0.1, independent: float = 
 
 
 def run(results: Path, settings: dict[str, int] = SETTINGS) -> list[dict[str, str]]:
-    theory_checks.main(["--results", str(results), "--settings", json.dumps(settings)])
+    main(["--results", str(results), "--settings", json.dumps(settings)])
     with (results / "theory" / "checks.csv").open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
 
@@ -71,34 +82,69 @@ def test_margins_and_verdicts() -> None:
 
 
 def test_cells_are_short_numbers_and_words() -> None:
-    assert Row("a", "s", "l", 1 / 3, -0.0, ">=").cells() == ("a", "s", "l", "0.333333", "0", ">=", "0.333333", "true")
-    assert Row("a", "s", "l", 2e-12, 1.0, ">=").cells()[-2:] == ("-1", "false")
+    cells = CheckRow("a", "s", "l", 1 / 3, -0.0, ">=").cells()
+    assert cells == ("a", "s", "l", "0.333333", "0", ">=", "0.333333", "true")
+    assert CheckRow("a", "s", "l", 2e-12, 1.0, ">=").cells()[-2:] == ("-1", "false")
 
 
 def test_z_score_finds_a_conditional_mean_that_the_overall_mean_hides() -> None:
     rng = np.random.default_rng(0)
     point, chance = rng.standard_normal((2, 20000))
-    assert theory_checks.largest_z_score(point, chance) < 5
-    assert theory_checks.largest_z_score(point, chance + 0.5 * point) > 20
+    assert largest_z_score(point, chance) < 5
+    assert largest_z_score(point, chance + 0.5 * point) > 20
 
 
 def test_parts_make_the_whole() -> None:
     x, y = np.arange(7.0), np.arange(7)
-    np.testing.assert_array_equal(theory_checks.in_parts(lambda a, b: a * b, x, y, size=3), x * y)
+    np.testing.assert_array_equal(in_parts(lambda a, b: a * b, x, y, size=3), x * y)
 
 
 def test_regression_slope_by_hand() -> None:
     # y = 2x + (1, -2, 1)/3: slope 2, residual variance (6/9)/1, Σx² = 2.
-    slope, error = theory_checks.regression_slope(np.array([-1.0, 0, 1]), np.array([-5 / 3, -2 / 3, 7 / 3]))
+    slope, error = regression_slope(np.array([-1.0, 0, 1]), np.array([-5 / 3, -2 / 3, 7 / 3]))
     assert (slope, error) == (pytest.approx(2), pytest.approx(math.sqrt(1 / 3)))
 
 
 def test_wasserstein_of_a_shift_is_the_shift() -> None:
-    assert theory_checks.wasserstein1(stats.norm.cdf, stats.norm(0.7).cdf, -9, 10) == pytest.approx(0.7, abs=1e-8)
+    assert wasserstein1(stats.norm.cdf, stats.norm(0.7).cdf, -9, 10) == pytest.approx(0.7, abs=1e-8)
+
+
+def test_order_of_a_power_is_its_exponent() -> None:
+    assert order(lambda h: -3 * h**2, 1e-3) == pytest.approx(2)
+
+
+def test_the_names_that_decide_the_random_streams_stay() -> None:
+    assert set(CHECKS) == {
+        "bias_slope_order",
+        "dcfm_degeneracy",
+        "endpoint_laws",
+        "euler_endpoint",
+        "fixed_points",
+        "gaussian_closed_forms",
+        "implemented_coupling",
+        "lambda_bias_bound",
+        "lambda_decomposition",
+        "path_identities",
+        "pointwise_bounds",
+        "posterior_velocity",
+        "shared_noise_contraction",
+        "source_mismatch",
+    }
+    assert all(check.__name__ == name for name, check in CHECKS.items())
+
+
+def test_a_check_draws_the_same_whichever_others_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = TheorySettings(1000, 3)
+    together = {row.id: row for row in run_checks(settings)}
+    for name in set(CHECKS) - {"euler_endpoint"}:
+        monkeypatch.delitem(CHECKS, name)
+    alone = run_checks(settings)
+    assert alone
+    assert all(row == together[row.id] for row in alone)
 
 
 def test_record_has_the_agreed_form(record: list[dict[str, str]]) -> None:
-    assert tuple(record[0]) == theory_checks.COLUMNS
+    assert tuple(record[0]) == CHECK_COLUMNS
     ids = [row["id"] for row in record]
     assert ids == sorted(set(ids))
     for row in record:
@@ -143,7 +189,7 @@ def test_implemented_coupling_has_the_variance_derived_by_hand(record: list[dict
 
 def test_residual_rows_average_over_seeds_and_leave_out_the_source(tmp_path: Path) -> None:
     # Largest over t > 0 of 0.1t - (0.5 + 0.7)/2 is -0.5, at t = 1.
-    rows = list(theory_checks.residual_rows(write_residuals(tmp_path)))
+    rows = list(residual_rows(write_residuals(tmp_path)))
     assert [row.id for row in rows] == ["rcorr-n04", "rcorr-n08", "rcorr-n16", "rcorr-n32"]
     assert [row.measured for row in rows] == pytest.approx([-0.5] * 4)
 
@@ -175,6 +221,15 @@ def test_missing_record_names_the_command(tmp_path: Path) -> None:
         run(tmp_path)
 
 
+def test_a_record_without_the_needed_steps_is_refused(tmp_path: Path) -> None:
+    file = write_residuals(tmp_path)
+    with np.load(file) as arrays:
+        changed = {**arrays, "residual_steps": np.array([4, 8, 16, 64])}
+    np.savez(file, allow_pickle=False, **changed)
+    with pytest.raises(SystemExit, match="without 32; make it anew with `pcbf-toy run solitaire pcbf"):
+        run(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -189,14 +244,15 @@ def test_missing_record_names_the_command(tmp_path: Path) -> None:
 )
 def test_bad_settings_say_what_to_do(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SystemExit, match=message):
-        theory_checks.main(["--results", str(tmp_path), "--settings", text])
+        main(["--results", str(tmp_path), "--settings", text])
 
 
 def test_settings_are_checked() -> None:
-    assert theory_checks.parse_settings('{"num_samples": 1000, "seed": 0}') == TheorySettings(1000, 0)
+    assert parse_settings('{"num_samples": 1000, "seed": 0}') == TheorySettings(1000, 0)
 
 
 def test_repeated_ids_are_refused(tmp_path: Path) -> None:
     row = at_most("a", "s", "l", 0.0, 1.0)
     with pytest.raises(ValueError, match="must be unique, got a"):
-        theory_checks.write_rows([row, row], tmp_path / "checks.csv")
+        write_checks(tmp_path / "checks.csv", [row, row])
+    assert not any(tmp_path.iterdir())

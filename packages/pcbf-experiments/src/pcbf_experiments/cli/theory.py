@@ -1,0 +1,58 @@
+"""The command `pcbf-theory`: check the paper's theoretical statements and write the record."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from pcbf_experiments.theory import parse_settings, residual_rows, run_checks
+from pcbf_records.theory import write_checks
+
+TOY_RECORD = Path("toy", "runs", "solitaire", "pcbf.npz")
+RECORD = Path("theory", "checks.csv")
+
+
+def argument_parser() -> argparse.ArgumentParser:
+    """What the command takes."""
+    parser = argparse.ArgumentParser(
+        prog="pcbf-theory",
+        description="Check the paper's theoretical statements numerically and write <results>/theory/checks.csv. "
+        "A check that fails is recorded as failing; it does not make the command fail.",
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="results of one scale, such as results/laptop; toy/runs/solitaire/pcbf.npz is read from it",
+    )
+    parser.add_argument(
+        "--settings",
+        required=True,
+        metavar="JSON",
+        help="JSON text with `num_samples` (>= 1000, draws per Monte Carlo check) and `seed`, such as "
+        '\'{"num_samples": 200000, "seed": 0}\'',
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of `pcbf-theory`."""
+    options = argument_parser().parse_args(arguments)
+    try:
+        settings = parse_settings(options.settings)
+        residuals = list(residual_rows(options.results / TOY_RECORD))
+    except (ValueError, FileNotFoundError) as error:
+        raise SystemExit(f"pcbf-theory: {error}") from None
+    rows = run_checks(settings) + residuals
+    file = options.results / RECORD
+    write_checks(file, rows)
+    failing = sorted(row.id for row in rows if not row.holds)
+    print(f"{file}: {len(rows)} checks, {len(rows) - len(failing)} hold, {len(failing)} fail")
+    for name in failing:
+        print(f"  fails: {name}")
+
+
+if __name__ == "__main__":
+    main()
