@@ -7,7 +7,7 @@ WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
-PACKAGES := packages/pcbf-core packages/pcbf-baselines packages/pcbf-analysis
+PACKAGES := $(addprefix packages/pcbf-,core baselines records experiments analysis)
 SOURCES := packages tests benchmarks
 WORKFLOW := Snakefile rules
 PYTEST := pytest -n $(WORKERS)
@@ -24,7 +24,7 @@ help: ## list these targets
 
 # --- set-up ---------------------------------------------------------------------------------------
 
-setup: $(STAMP) ## create .venv with the locked versions and the three packages
+setup: $(STAMP) ## create .venv with the locked versions and our packages
 
 $(STAMP): requirements.lock $(PACKAGES:%=%/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -43,7 +43,7 @@ $(STAMP): requirements.lock $(PACKAGES:%=%/pyproject.toml)
 lock: $(STAMP) ## resolve requirements.in into requirements.lock (exact versions with hashes)
 	uv pip compile requirements.in --output-file requirements.lock \
 	  --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-	  --no-emit-package pcbf-core --no-emit-package pcbf-baselines --no-emit-package pcbf-analysis
+	  $(PACKAGES:packages/%=--no-emit-package %)
 	uv pip compile requirements-cuda.in --output-file requirements-cuda.lock --constraint requirements.lock \
 	  --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
@@ -68,7 +68,7 @@ run: $(STAMP) ## run SCALE (smoke, laptop or paper) the same way
 status: $(STAMP) ## say which training runs of SCALE are done, running, stopped or failed
 	@pcbf-status results/$(SCALE)
 
-plan: $(STAMP) ## say what the paper scale takes: runs, hours of a graphics card, disk space, what is missing
+plan: $(STAMP) ## say what the paper scale takes: runs, GPU hours, disk space, what is missing
 	@pcbf-plan
 
 publish: $(STAMP) ## promote the finished SCALE (default laptop) to results/published

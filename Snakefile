@@ -5,7 +5,7 @@
 #   snakemake results/smoke/figures/residual.pdf       one artefact and what it needs
 #   snakemake --config scale=smoke 'toy={"num_steps": 50}'    a scale with some values replaced
 #   snakemake --config scale=paper domains=scene-play 'methods=[pcbf, iql]'    only these runs of the scale
-#   snakemake runs --config scale=paper                training only; `data` fetches or makes the datasets only
+#   snakemake runs --config scale=paper                runs and their evaluations only; `data` gets the datasets only
 
 from snakemake.utils import min_version
 
@@ -21,17 +21,18 @@ include: "rules/toy.smk"
 include: "rules/theory.smk"
 include: "rules/data.smk"
 include: "rules/train.smk"
+include: "rules/evaluate.smk"
 include: "rules/paper.smk"
 
 
-SELECTED = receipts(SCALE, PLAN.selected())
+SELECTED = receipts(SCALE, PLAN.selected(), "evaluation_receipt")
 
 
 rule all:
     default_target: True
     input:
         SELECTED,
-        EVERYTHING if not PLAN.selection else [],
+        [path.format(scale=SCALE) for path in EVERYTHING] if not PLAN.selection else [],
 
 
 rule runs:

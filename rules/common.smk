@@ -1,4 +1,4 @@
-# The chosen scale, its checked settings, and what all rules share.
+# The chosen scale, its checked settings, and what all rules share. Where a file lies, pcbf_records.layout says.
 
 import hashlib
 import os
@@ -8,11 +8,13 @@ from pathlib import Path
 
 from snakemake.logging import logger
 
-from pcbf_analysis.control import data_folder, data_stamp, group_seeds, load_plan, train_job
-from pcbf_analysis.provenance import fixed_names
-from pcbf_analysis.scheduler import clear_stale_locks
-from pcbf_analysis.settings import ENVIRONMENTS, METHODS, SCALES, SettingsError
-from pcbf_analysis.settings import compact_json, toy_job
+from pcbf_experiments.campaign.manifest import fixed_names
+from pcbf_experiments.campaign.plan import data_folder, data_stamp, evaluate_job, load_plan, train_job
+from pcbf_experiments.campaign.scheduler import clear_stale_locks, clear_stale_receipts
+from pcbf_experiments.campaign.settings import SCALES, SettingsError, toy_job
+from pcbf_records import layout
+from pcbf_records.canonical import canonical_json
+from pcbf_records.toy import PROCESSES, TOY_METHODS
 
 ROOT = Path(workflow.basedir)
 
@@ -23,8 +25,11 @@ except SettingsError as error:
 SCALE, SETTINGS = PLAN.scale, PLAN.settings
 logger.info(PLAN.describe())
 
-if workflow.is_main_process and not workflow.dryrun and clear_stale_locks(Path(".snakemake")):
-    logger.info("an earlier run was killed; its lock on this directory was removed")
+if workflow.is_main_process and not workflow.dryrun:
+    if clear_stale_locks(Path(".snakemake")):
+        logger.info("an earlier run was killed; its lock on this directory was removed")
+    for fault in clear_stale_receipts(Path(layout.scale_folder(SCALE))):
+        logger.info(f"{fault}; its job runs again")
 
 # The commands of the packages are those installed beside this Python.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), os.getenv("PATH", os.defpath)]))
@@ -44,51 +49,51 @@ if SCALE == "smoke":
 # The runs of the first figures (residual, then flow maps) start first.
 FIRST_RUNS = [("solitaire", "pcbf"), ("solitaire", "pcbf-independent"), ("bernoulli", "pcbf"), ("chain", "pcbf")]
 
+RESULTS = layout.scale_folder("{scale}")
 
-def toy_runs(environments=ENVIRONMENTS, methods=METHODS):
+
+def at_scale(name):
+    """Path of a file of a results folder; the scale stays open."""
+    return f"{RESULTS}/{name}"
+
+
+def job_files(change=False):
+    """The files of the training jobs of the suite, or of its ablations; scale, task, method and seeds stay open."""
+    root = at_scale(layout.ablation("{change}")) if change else RESULTS
+    return layout.JobFiles(Path(root), "{task}", "{method}", "{group}")
+
+
+def toy_runs(processes=PROCESSES, methods=TOY_METHODS):
     """Paths of the run records of these processes and methods; the scale stays open."""
-    return expand("results/{{scale}}/toy/runs/{env}/{method}.npz", env=environments, method=methods)
+    return [at_scale(layout.toy_run(process, method)) for process in processes for method in methods]
 
 
-def receipts(scale, jobs):
-    """Paths of what training jobs declare as their output."""
-    return [f"results/{scale}/{job.receipt}" for job in jobs]
+def receipts(scale, jobs, stage):
+    """Paths of what jobs declare as their output: of the stage `receipt` (train) or `evaluation_receipt` (evaluate)."""
+    return [getattr(job.files(layout.scale_folder(scale)), stage).as_posix() for job in jobs]
 
 
-def control_runs(scale):
-    """What an artefact needs that is made from the runs of the control suite."""
-    return receipts(scale, PLAN.control(scale))
-
-
-def ablation_runs(scale):
-    """What an artefact needs that is made from runs with a setting changed: the scale's own and those made by request."""
-    found = Path(f"results/{scale}/ablations").glob("*/receipts/*/*/*.json")
-    return list(dict.fromkeys([*receipts(scale, PLAN.ablations(scale)), *sorted(map(str, found))]))
-
-
-def inputs_of(entries, scale):
-    """The input files of artefacts at a scale: each entry is a path with `{scale}` in it, or a function of it."""
-    groups = [entry(scale) if callable(entry) else [entry.format(scale=scale)] for entry in entries]
-    return [path for group in groups for path in group]
-
-
-def made_from(entries):
-    """An input function: what `inputs_of` gives at the scale of the job."""
-    return lambda wildcards: inputs_of(entries, wildcards.scale)
-
-
-ANIMATIONS = ["flow_chain"]
+def evaluated(scale):
+    """What the collected table of the control suite needs: the scale's own runs, its ablations, and any made by request."""
+    folder = Path(layout.scale_folder(scale))
+    found = [path for change in layout.ablation_folders(folder) for path in layout.receipt_files(change)]
+    asked = [str(path) for path in found if path.name.endswith(".evaluated.json")]
+    planned = [*PLAN.control(scale), *PLAN.ablations(scale)]
+    return list(dict.fromkeys([*receipts(scale, planned, "evaluation_receipt"), *asked]))
 
 
 def figure_files(labels, formats=("pdf", "png", "svg")):
     """Paths of figures; the scale stays open. Moving pictures are gif files."""
     endings = {label: ["gif"] if label in ANIMATIONS else formats for label in labels}
-    return [f"results/{{scale}}/figures/{label}.{ending}" for label in labels for ending in endings[label]]
+    return [at_scale(layout.figure(label, ending)) for label in labels for ending in endings[label]]
 
 
 def table_files(labels, formats=("csv", "tex", "md")):
     """Paths of tables; the scale stays open."""
-    return expand("results/{{scale}}/tables/{label}.{ending}", label=labels, ending=formats)
+    return [at_scale(layout.table(label, ending)) for label in labels for ending in formats]
+
+
+ANIMATIONS = ["flow_chain"]
 
 
 def labels_of(groups):
@@ -97,12 +102,13 @@ def labels_of(groups):
 
 
 # How early a job starts, the higher the earlier: artefacts as soon as their records are there, then the runs of the
-# first figures with the data in between, then training, and last the other toy runs, short jobs that fill what is left.
-ARTEFACT_PRIORITY, DATA_PRIORITY, TRAIN_PRIORITY = 20, 5, 1
+# first figures with the data in between, then training (before evaluation, so that GPUs never wait for a simulator),
+# and last the other toy runs, short jobs that fill what is left.
+ARTEFACT_PRIORITY, DATA_PRIORITY, TRAIN_PRIORITY, EVALUATE_PRIORITY = 20, 5, 2, 1
 
 
 def toy_priority(wildcards):
-    run = (wildcards.env, wildcards.method)
+    run = (wildcards.process, wildcards.method)
     return 2 * (len(FIRST_RUNS) - FIRST_RUNS.index(run)) if run in FIRST_RUNS else 0
 
 
@@ -111,24 +117,20 @@ def content_hash(files):
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files))).hexdigest()[:12]
 
 
-# What artefacts depend on besides records: the code that makes them, the paper's numbers, the claims and settings that
-# they quote. Modules that run checks, move files or watch the pipeline are no part of it.
-ANALYSIS = ROOT / "packages/pcbf-analysis/src/pcbf_analysis"
-OTHER_CODE = ["campaign", "control", "progress", "provenance", "publish", "scheduler", "settings", "theory_checks"]
+# What artefacts depend on besides records: the code that makes them and reads records, the paper's numbers, the claims
+# and settings that they quote.
 ANALYSIS_CODE = content_hash(
     path
-    for folder in (ANALYSIS, ROOT / "data/paper", ROOT / "config")
-    for path in folder.rglob("*.*")
-    if path.suffix in {".py", ".html", ".css", ".js", ".csv", ".yaml", ".tsv"}
-    and path.parent.name != "schemas"
-    and path not in {ANALYSIS / f"{name}.py" for name in OTHER_CODE}
+    for folder in ("packages/pcbf-analysis/src", "packages/pcbf-records/src", layout.PAPER_NUMBERS, layout.CONFIG)
+    for path in (ROOT / folder).rglob("*.*")
+    if path.suffix in {".py", ".html", ".css", ".js", ".csv", ".yaml", ".tsv"} and path.parent.name != "schemas"
 )
 
 
 wildcard_constraints:
     scale="|".join(SCALES),
-    env="|".join(ENVIRONMENTS),
-    method="|".join(METHODS),
+    process="|".join(PROCESSES),
+    method="|".join(TOY_METHODS),
     task="|".join(PLAN.sheets.tasks),
     dataset="|".join({task.dataset for task in PLAN.sheets.tasks.values()}),
     group="seeds[0-9-]+",

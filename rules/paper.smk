@@ -1,14 +1,13 @@
 # Pictures of the tasks, then figures, tables, claims, manifest and report, all made from records. They cost seconds, so
 # that any change of the analysis code makes them again; nothing here trains.
 
-W1 = "results/{scale}/toy/w1.csv"
-LOSS_STD = "results/{scale}/toy/loss_std.csv"
-CHECKS = "results/{scale}/theory/checks.csv"
-PICTURES = "results/{scale}/renders/rendered.txt"
-CLAIMS = expand("results/{{scale}}/claims.{format}", format=["csv", "md"])
+W1, LOSS_STD = at_scale(layout.TOY_W1), at_scale(layout.TOY_LOSS_STD)
+CHECKS = at_scale(layout.THEORY_CHECKS)
+CONTROL = [at_scale(layout.CONTROL_EVALUATIONS), at_scale(layout.CONTROL_CONFIGS)]
+PICTURES = at_scale(layout.RENDERED)
+CLAIMS = [at_scale(name) for name in layout.CLAIMS]
 
-# Artefacts by the paper's labels, in groups that one process makes from the same records: paths, or `control_runs` and
-# `ablation_runs` for the training runs of the scale.
+# Artefacts by the paper's labels, in groups that one process makes from the same records.
 FIGURES = {
     "residual": (["residual"], toy_runs(["solitaire"], ["pcbf", "pcbf-independent"])),
     "flows": (["flowmap_combined", "flowmap_mc", "flow_chain", "pcbf-architecture"], toy_runs(methods=["pcbf"])),
@@ -16,8 +15,7 @@ FIGURES = {
         ["toy_cdf_comparison", "cdf_comparison", "toy_sen", "hyper_abla", "var-reduction"],
         [W1, LOSS_STD, *toy_runs(methods=["pcbf", "value_flows"])],
     ),
-    "control": (["performance_profiles"], [control_runs]),
-    "ablations": (["ablations"], [ablation_runs, control_runs]),
+    "control": (["performance_profiles", "ablations"], CONTROL),
     "pictures": (["ogbench"], [PICTURES]),
 }
 TABLES = {
@@ -30,30 +28,29 @@ TABLES = {
             "probability_of_improvement",
             "performance_profiles",
             "cost",
+            "setting_effects",
             "hyperparameters",
             "domain_hyperparameters",
         ],
-        [control_runs],
+        CONTROL,
     ),
-    "comparison": (["paper_comparison"], [W1, control_runs]),
-    "ablations": (["setting_effects"], [control_runs, ablation_runs]),
+    "comparison": (["paper_comparison"], [W1, *CONTROL]),
 }
-RECORDS = [*expand("results/{{scale}}/{name}", name=fixed_names()), control_runs, ablation_runs, PICTURES]
+RECORDS = [*[at_scale(name) for name in fixed_names()], *CONTROL, PICTURES]
 
 
 rule render:
     output:
-        "results/{scale}/renders/rendered.txt",
+        PICTURES,
     log:
-        "results/{scale}/logs/render.log",
+        at_scale("logs/render.log"),
     params:
         tasks=lambda w: SETTINGS[w.scale]["renders"],
-        folder="results/{scale}/renders",
-        render="python -m pcbf_baselines.renders",
+        folder=at_scale(layout.RENDERS),
     shell:
         # without OpenGL there are no pictures, which is no reason to stop
-        "({params.render} {params.tasks} --out {params.folder:q}"
-        " || {params.render} {params.tasks} --out {params.folder:q} --sizes-only"
+        "(pcbf-render {params.tasks} --out {params.folder:q}"
+        " || pcbf-render {params.tasks} --out {params.folder:q} --sizes-only"
         " || echo 'not everything could be rendered') > {log:q} 2>&1"
         " && (cd {params.folder:q} && find . -name '*.png' -o -name '*.json' | sort) > {output:q}"
 
@@ -64,11 +61,11 @@ for name, (labels, entries) in FIGURES.items():
         name:
             f"figures_{name}"
         input:
-            made_from(entries),
+            entries,
         output:
             figure_files(labels),
         log:
-            f"results/{{scale}}/logs/figures/{name}.log",
+            at_scale(f"logs/figures/{name}.log"),
         priority: ARTEFACT_PRIORITY
         localrule: True
         params:
@@ -84,11 +81,11 @@ for name, (labels, entries) in TABLES.items():
         name:
             f"tables_{name}"
         input:
-            made_from(entries),
+            entries,
         output:
             table_files(labels),
         log:
-            f"results/{{scale}}/logs/tables/{name}.log",
+            at_scale(f"logs/tables/{name}.log"),
         priority: ARTEFACT_PRIORITY
         localrule: True
         params:
@@ -100,11 +97,11 @@ for name, (labels, entries) in TABLES.items():
 
 rule claims:
     input:
-        made_from(RECORDS),
+        RECORDS,
     output:
         CLAIMS,
     log:
-        "results/{scale}/logs/claims.log",
+        at_scale("logs/claims.log"),
     priority: ARTEFACT_PRIORITY
     localrule: True
     params:
@@ -115,29 +112,29 @@ rule claims:
 
 rule manifest:
     input:
-        made_from(RECORDS),
+        RECORDS,
     output:
-        "results/{scale}/manifest.json",
+        at_scale(layout.MANIFEST),
     log:
-        "results/{scale}/logs/manifest.log",
+        at_scale("logs/manifest.log"),
     localrule: True
     params:
-        settings=lambda w: compact_json(SETTINGS[w.scale]),
+        settings=lambda w: canonical_json(SETTINGS[w.scale]),
     shell:
         "pcbf-manifest --results results/{wildcards.scale} --settings {params.settings:q} > {log:q} 2>&1"
 
 
 rule report:
     input:
-        made_from(RECORDS),
+        RECORDS,
         CLAIMS,
-        "results/{scale}/manifest.json",
+        at_scale(layout.MANIFEST),
         figure_files(labels_of(FIGURES), ["svg"]),
         table_files(labels_of(TABLES), ["csv"]),
     output:
-        "results/{scale}/report/index.html",
+        at_scale(layout.REPORT),
     log:
-        "results/{scale}/logs/report.log",
+        at_scale("logs/report.log"),
     localrule: True
     params:
         code=ANALYSIS_CODE,
@@ -145,15 +142,12 @@ rule report:
         "pcbf-report --results results/{wildcards.scale} > {log:q} 2>&1"
 
 
-# What `all` makes of the chosen scale besides its training runs.
-EVERYTHING = inputs_of(
-    [
-        *RECORDS,
-        *CLAIMS,
-        "results/{scale}/manifest.json",
-        "results/{scale}/report/index.html",
-        *figure_files(labels_of(FIGURES)),
-        *table_files(labels_of(TABLES)),
-    ],
-    SCALE,
-)
+# What `all` makes besides training runs; the scale stays open.
+EVERYTHING = [
+    *RECORDS,
+    *CLAIMS,
+    at_scale(layout.MANIFEST),
+    at_scale(layout.REPORT),
+    *figure_files(labels_of(FIGURES)),
+    *table_files(labels_of(TABLES)),
+]

@@ -5,15 +5,15 @@ rule theory:
     input:
         toy_runs(["solitaire"], ["pcbf"]),
     output:
-        "results/{scale}/theory/checks.csv",
+        at_scale(layout.THEORY_CHECKS),
     log:
-        "results/{scale}/logs/theory.log",
+        at_scale("logs/theory.log"),
     benchmark:
-        "results/{scale}/benchmarks/theory.jsonl"
+        at_scale("benchmarks/theory.jsonl")
     threads: 1
     params:
         version=1,  # bump to have the checks made again after a change of their code
-        settings=lambda w: compact_json(SETTINGS[w.scale]["theory"]),
+        settings=lambda w: canonical_json(SETTINGS[w.scale]["theory"]),
     shell:
         "JAX_PLATFORMS=cpu NPROC={threads} OMP_NUM_THREADS={threads}"
         " pcbf-theory --results results/{wildcards.scale} --settings {params.settings:q} > {log:q} 2>&1"

@@ -1,4 +1,4 @@
-# Training on the three Markov reward processes, one job per process and method; seeds and coefficients share a job.
+# Training on the Markov reward processes, one job per process and method; seeds and coefficients share a job.
 
 # Bump a number to have the runs of that method made again after a change of its code.
 TOY_VERSION = {"pcbf": 1, "pcbf-independent": 1, "value_flows": 1}
@@ -6,20 +6,20 @@ TOY_VERSION = {"pcbf": 1, "pcbf-independent": 1, "value_flows": 1}
 
 rule toy:
     output:
-        "results/{scale}/toy/runs/{env}/{method}.npz",
+        at_scale(layout.toy_run("{process}", "{method}")),
     log:
-        "results/{scale}/logs/toy/{env}/{method}.log",
+        at_scale("logs/toy/{process}/{method}.log"),
     benchmark:
-        "results/{scale}/benchmarks/toy/{env}/{method}.jsonl"
+        at_scale("benchmarks/toy/{process}/{method}.jsonl")
     priority: toy_priority
     threads: 1
     params:
         version=lambda w: TOY_VERSION[w.method],
-        settings=lambda w: compact_json(toy_job(SETTINGS[w.scale], w.env, w.method)),
-        progress="results/{scale}/progress/toy-{env}-{method}.json",
+        settings=lambda w: canonical_json(toy_job(SETTINGS[w.scale], w.process, w.method)),
+        progress=at_scale(layout.progress_of_toy("{process}", "{method}")),
     shell:
         "JAX_PLATFORMS=cpu NPROC={threads} OMP_NUM_THREADS={threads}"
-        " pcbf-toy run {wildcards.env} {wildcards.method} --settings {params.settings:q}"
+        " pcbf-toy run {wildcards.process} {wildcards.method} --settings {params.settings:q}"
         " --output {output:q} --progress {params.progress:q} > {log:q} 2>&1"
 
 
@@ -27,10 +27,10 @@ rule toy_collect:
     input:
         toy_runs(),
     output:
-        "results/{scale}/toy/w1.csv",
-        "results/{scale}/toy/loss_std.csv",
+        at_scale(layout.TOY_W1),
+        at_scale(layout.TOY_LOSS_STD),
     log:
-        "results/{scale}/logs/toy/collect.log",
+        at_scale("logs/toy/collect.log"),
     priority: 10
     params:
         version=1,

@@ -1,18 +1,33 @@
 # Training on the control suite, one job per task, method and group of seeds; `ablate` is the same with one setting
 # changed: λ for fig:ablations, or any other by the name of its target (docs/cost.md).
-# Checkpoints, metrics and the records of the seeds are not declared: Snakemake removes declared files of a job that
-# fails, and a job that is run again goes on from its checkpoint. What is declared is a receipt, written at the end.
+# Checkpoints, snapshots, metrics and the records of the seeds are not declared: Snakemake removes declared files of a
+# job that fails, and a job that is run again resumes from its checkpoint. What is declared is a receipt, written at the
+# end, that names the records with their hashes; one whose records are gone is removed before jobs are planned.
+
+
+def train_params(change=None):
+    """What a training job depends on; `change` is the wildcard of an ablation."""
+    return {
+        "version": lambda w: PLAN.sheets.methods[w.method].version,
+        "gpus": lambda w: SETTINGS[w.scale]["control"]["gpus_per_job"],
+        "seeds": lambda w: " ".join(map(str, layout.group_seeds(w.group))),
+        "job": lambda w: canonical_json(
+            train_job(SETTINGS[w.scale], PLAN.sheets, w.task, w.method, getattr(w, change) if change else None)
+        ),
+        "data": lambda w: data_folder(SETTINGS[w.scale]),
+        "out": job_files(change=bool(change)).root.as_posix(),
+    }
 
 
 rule train:
     input:
         data=lambda w: ancient(data_stamp(SETTINGS[w.scale], PLAN.sheets, w.task)),
     output:
-        "results/{scale}/receipts/{task}/{method}/{group}.json",
+        job_files().receipt.as_posix(),
     log:
-        "results/{scale}/logs/train/{task}/{method}/{group}.log",
+        job_files().log("train").as_posix(),
     benchmark:
-        "results/{scale}/benchmarks/train/{task}/{method}/{group}.jsonl"
+        job_files().benchmark("train").as_posix()
     wildcard_constraints:
         method="|".join(PLAN.sheets.methods),
     priority: TRAIN_PRIORITY
@@ -23,12 +38,7 @@ rule train:
         mem_mb=16000,
         runtime=lambda w, attempt: 1440 * attempt,  # minutes, for clusters; a job that meets it goes on when run again
     params:
-        version=lambda w: PLAN.sheets.methods[w.method].version,
-        gpus=lambda w: SETTINGS[w.scale]["control"]["gpus_per_job"],
-        seeds=lambda w: " ".join(map(str, group_seeds(w.group))),
-        job=lambda w: compact_json(train_job(SETTINGS[w.scale], PLAN.sheets, w.task, w.method)),
-        data=lambda w: data_folder(SETTINGS[w.scale]),
-        out="results/{scale}",
+        **train_params(),
     shell:
         "PYTHONUNBUFFERED=1 NPROC={threads} OMP_NUM_THREADS={threads}"
         " pcbf-lease {resources.gpu} --needed {params.gpus} -- pcbf-train {wildcards.task} {wildcards.method}"
@@ -38,15 +48,10 @@ rule train:
 
 use rule train as ablate with:
     output:
-        "results/{scale}/ablations/{change}/receipts/{task}/{method}/{group}.json",
+        job_files(change=True).receipt.as_posix(),
     log:
-        "results/{scale}/ablations/{change}/logs/train/{task}/{method}/{group}.log",
+        job_files(change=True).log("train").as_posix(),
     benchmark:
-        "results/{scale}/ablations/{change}/benchmarks/train/{task}/{method}/{group}.jsonl"
+        job_files(change=True).benchmark("train").as_posix()
     params:
-        version=lambda w: PLAN.sheets.methods[w.method].version,
-        gpus=lambda w: SETTINGS[w.scale]["control"]["gpus_per_job"],
-        seeds=lambda w: " ".join(map(str, group_seeds(w.group))),
-        job=lambda w: compact_json(train_job(SETTINGS[w.scale], PLAN.sheets, w.task, w.method, w.change)),
-        data=lambda w: data_folder(SETTINGS[w.scale]),
-        out="results/{scale}/ablations/{change}",
+        **train_params("change"),

@@ -28,7 +28,7 @@ from pcbf_analysis.figures import (
     toy_sen,
     var_reduction,
 )
-from pcbf_analysis.records import Results
+from pcbf_analysis.results import Results
 from pcbf_analysis.tables import (
     Table,
     aggregated,
@@ -42,7 +42,8 @@ from pcbf_analysis.tables import (
     setting_effects,
 )
 from pcbf_analysis.tables import performance_profiles as profile_table
-from pcbf_core.files import atomic_write
+from pcbf_records.files import atomic_write
+from pcbf_records.layout import THEORY_CHECKS, TOY_W1
 
 # What a file says about its making: nothing that changes from day to day or from one patch release to the next.
 _METADATA: dict[str, dict[str, None]] = {
@@ -160,21 +161,21 @@ TABLES: dict[str, TableArtefact] = {
             "toy_w1",
             "W1 distance to the exact return law, ours beside the paper's",
             tables.TOY_W1_CAPTION,
-            ("toy/w1.csv",),
+            (TOY_W1,),
             tables.toy_w1,
         ),
         TableArtefact(
             "toy_w1_sweep",
             "W1 distance to the exact return law at every coefficient",
             tables.TOY_W1_SWEEP_CAPTION,
-            ("toy/w1.csv",),
+            (TOY_W1,),
             tables.toy_w1_sweep,
         ),
         TableArtefact(
             "theory_checks",
             "The paper's theory as executable checks",
             tables.THEORY_CAPTION,
-            ("theory/checks.csv",),
+            (THEORY_CHECKS,),
             tables.theory_checks,
         ),
         _table("aggregated", aggregated),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import io
 import itertools
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +19,12 @@ from PIL import Image
 
 from pcbf_analysis import artefacts, claims, tables, theme
 from pcbf_analysis.claims.ledger import measured_text
-from pcbf_analysis.records import ENVIRONMENTS, TOY_METHODS, Results, Setting, ToyRecord, run_records, short_task
+from pcbf_analysis.control import Run
+from pcbf_analysis.results import Results, Setting, short_task
 from pcbf_analysis.tables import Column, Table
-from pcbf_core.records import RunRecord, canonical_json
+from pcbf_records.canonical import canonical_json, content_hash
+from pcbf_records.layout import CLAIMS, REPORT
+from pcbf_records.toy import PROCESSES, TOY_METHODS, ToyRecord
 
 NUM_COLOURS = 128  # of the pictures on the page; the files beside it have all
 TONES = {"holds": "good", "fails": "bad"}
@@ -51,7 +54,7 @@ class Bar:
 
 def write(results: Results) -> Path:
     """Path of the page written to <results>/report/index.html."""
-    return artefacts.write_atomically(results.root / "report" / "index.html", render(results).encode())
+    return artefacts.write_atomically(results.root / REPORT, render(results).encode())
 
 
 def render(results: Results) -> str:
@@ -67,18 +70,18 @@ def render(results: Results) -> str:
     computed = {label: artefact.compute(results) for label, artefact in artefacts.TABLES.items()}
     ordered = [*(label for label in BESIDE_PAPER if label in computed), *computed]
     findings = claims.decide(results)
-    runs = run_records(results)
+    runs = results.control.suite
     return environment.get_template("report.html").render(
         folder=artefacts.shown_path(results.root),
         verdicts=[(verdict, count, TONES.get(verdict, "open")) for verdict, count in claims.counts(findings).items()],
         claims=[claim_view(results, row) for row in claims.table(findings)],
         claims_command=f"pcbf-claims --results {artefacts.shown_path(results.root)}",
-        claims_files=[name for name in ("claims.csv", "claims.md") if (results.root / name).exists()],
+        claims_files=[name for name in CLAIMS if (results.root / name).exists()],
         bars=[w1_bar(computed["toy_w1"]), theory_bar(computed["theory_checks"])],
         chosen=chosen_coefficients(computed["toy_w1"]),
         tables=[table_view(results, artefacts.TABLES[label], computed[label]) for label in dict.fromkeys(ordered)],
         figures=[figure_view(results, artefact) for artefact in artefacts.of_kind("figure").values()],
-        runs=[run_view(results, env, method) for env in ENVIRONMENTS for method in TOY_METHODS],
+        runs=[run_view(results, env, method) for env in PROCESSES for method in TOY_METHODS],
         tasks=task_views(runs),
         num_runs=len(runs),
         datasets=dataset_views(runs),
@@ -91,7 +94,7 @@ def render(results: Results) -> str:
 def claim_view(results: Results, row: Mapping[str, Any]) -> dict[str, Any]:
     """What the template shows of a claim: the ledger's row, its tone and where its evidence lies."""
     evidence = str(row["evidence"])
-    top = results.paper.resolve().parent.parent
+    top = results.repository.resolve()
     file = top / evidence[1:] if evidence.startswith("/") else results.root.resolve() / evidence
     is_near = file.exists() and results.root.resolve().is_relative_to(top if evidence.startswith("/") else "/")
     address = os.path.relpath(file, results.root.resolve() / "report") if is_near and not file.is_dir() else ""
@@ -146,7 +149,7 @@ def chosen_coefficients(table: Table) -> list[tuple[str, str]]:
     """Environment and the λ that PCBF is reported at, for those that have records."""
     rows = zip(*(table.column(name) for name in ("env", "method", "coefficient")), strict=True)
     chosen = {env: value for env, method, value in rows if method == "pcbf" and not tables.is_missing(value)}
-    return [(theme.ENVIRONMENTS[env].label, theme.number(value)) for env, value in chosen.items()]
+    return [(theme.PROCESSES[env].label, theme.number(value)) for env, value in chosen.items()]
 
 
 def table_view(results: Results, artefact: artefacts.TableArtefact, table: Table) -> dict[str, Any]:
@@ -207,7 +210,7 @@ def light_png(content: bytes) -> bytes:
     return min(content, buffer.getvalue(), key=len)
 
 
-def task_views(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
+def task_views(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """What the template shows of the control runs: by task, then method, every seed."""
     views = []
     for task, group in itertools.groupby(sorted(runs, key=lambda run: run.task), key=lambda run: run.task):
@@ -215,13 +218,13 @@ def task_views(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
         methods = [
             method_view(name, list(seeds)) for name, seeds in itertools.groupby(members, key=lambda run: run.method)
         ]
-        sources = sorted({str(run.dataset.get("source", "unknown")) for run in members})
+        sources = sorted({run.source for run in members})
         named = {"name": task, "title": short_task(task), "num_runs": len(members), "sources": ", ".join(sources)}
         views.append({**named, "methods": methods})
     return views
 
 
-def method_view(name: str, runs: Sequence[RunRecord]) -> dict[str, Any]:
+def method_view(name: str, runs: Sequence[Run]) -> dict[str, Any]:
     """All seeds of one method on one task, and the settings they share."""
     label = theme.METHODS[name].label if name in theme.METHODS else name
     configs = [{key: value for key, value in run.config.items() if key != "seeds"} for run in runs]
@@ -230,21 +233,20 @@ def method_view(name: str, runs: Sequence[RunRecord]) -> dict[str, Any]:
     return {"name": label, "seeds": [seed_view(run) for run in runs], "config": text}
 
 
-def seed_view(run: RunRecord) -> dict[str, Any]:
+def seed_view(run: Run) -> dict[str, Any]:
     """One run: score, learning curve, the episodes behind the score, and the hashes of what it was made from."""
-    means = [evaluation.mean for evaluation in run.evaluations]
-    last = run.evaluations[-run.num_final_evaluations :] if run.evaluations else ()
+    has_score = math.isfinite(run.score)
     return {
         "seed": run.seed,
-        "score": tables.MISSING if run.score is None else f"{run.score:.1f}",
-        "key": "" if run.score is None else f"{run.score:.9g}",
+        "score": f"{run.score:.1f}" if has_score else tables.MISSING,
+        "key": f"{run.score:.9g}" if has_score else "",
         "status": run.status,
         "message": run.message,
         "steps": run.steps,
-        "curve": curve_points(means),
-        "curve_text": "; ".join(f"{e.step}: {e.mean:.1f}" for e in run.evaluations),
-        "episodes": " | ".join(" ".join(f"{score:.0f}" for score in evaluation.scores) for evaluation in last),
-        "num_episodes": sum(len(evaluation.scores) for evaluation in last),
+        "curve": curve_points([evaluation.mean for evaluation in run.evaluations]),
+        "curve_text": "; ".join(f"{evaluation.step}: {evaluation.mean:.1f}" for evaluation in run.evaluations),
+        "episodes": " | ".join(" ".join(f"{score:.0f}" for score in evaluation.scores) for evaluation in run.final),
+        "num_episodes": len(run.episodes),
         "config_hash": run.config_hash[:12],
         "dataset": run.dataset.get("name", ""),
         "dataset_hash": dataset_hash(run.dataset)[:12],
@@ -267,10 +269,10 @@ def curve_points(values: Sequence[float]) -> str:
 def dataset_hash(dataset: Mapping[str, Any]) -> str:
     """A hash over the SHA-256 of all files of a dataset; empty when a record names none."""
     files = dataset.get("files") or {}
-    return hashlib.sha256(canonical_json(files).encode()).hexdigest() if files else ""
+    return content_hash(files) if files else ""
 
 
-def dataset_views(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
+def dataset_views(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """The datasets behind the runs, each once: where they come from and the SHA-256 of their files."""
     distinct = {canonical_json(run.dataset): run.dataset for run in runs}
     ordered = sorted(distinct.items(), key=lambda item: (str(item[1].get("name")), item[0]))
@@ -283,7 +285,7 @@ def dataset_views(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
 def run_view(results: Results, env: str, method: str) -> dict[str, Any]:
     """What the template shows of one toy job: its coefficients, seeds and metadata, or that it has not run."""
     record: ToyRecord | None = results.toy(env, method)
-    names = {"env": theme.ENVIRONMENTS[env].label, "method": theme.METHODS[method].label}
+    names = {"env": theme.PROCESSES[env].label, "method": theme.METHODS[method].label}
     if record is None:
         return {**names, "present": False}
     return {

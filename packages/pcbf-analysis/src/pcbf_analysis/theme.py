@@ -51,7 +51,7 @@ METHODS: dict[str, Style] = {
     "pcbf": Style("PCBF", "#0072B2", "o"),
 }
 
-ENVIRONMENTS: dict[str, Style] = {
+PROCESSES: dict[str, Style] = {
     "solitaire": Style("Solitaire Dice", "#0072B2", "o"),
     "bernoulli": Style("Bernoulli", "#E69F00", "s"),
     "chain": Style("Discrete MC chain", "#009E73", "^"),

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from pcbf_baselines.bc import BehaviorCloning, BehaviorCloningConfig
 from pcbf_baselines.c51 import C51, C51Config
 from pcbf_baselines.codac import CODAC, CODACConfig
-from pcbf_baselines.datasets.tasks import load_plugins
 from pcbf_baselines.floq import FloQ, FloQConfig
 from pcbf_baselines.fql import FQL, FQLConfig
 from pcbf_baselines.iql import IQL, IQLConfig
@@ -72,7 +67,6 @@ def register_method(method: Method) -> Method:
 
 def make_config(name: str, settings: Mapping[str, Any] | None = None) -> Any:
     """The method's config from plain settings; `variant` names a form of PCBF (`PCBFConfig.variant`)."""
-    load_plugins()
     check_choice("method", name, METHODS)
     config = METHODS[name].config
     values = dict(settings or {})
@@ -86,26 +80,3 @@ def make_agent(name: str, spec: TaskSpec, settings: Mapping[str, Any] | None = N
     """The agent of a method for a task; an unknown method or setting is answered with the nearest."""
     config = make_config(name, settings)
     return METHODS[name].agent(config, spec)
-
-
-@cache
-def _parsed(text: str) -> dict[str, Any]:
-    """The YAML of `text`, parsed once."""
-    return yaml.safe_load(text)
-
-
-def domain_settings(method: str, domain: str, path: Path = Path("config/methods.yaml")) -> dict[str, Any]:
-    """The settings of a method on a domain or task, as `config/methods.yaml` gives them, its discount included.
-
-    Args:
-      domain: a domain of that file, or the name of a task of such a domain (`pen-cloned-v1`).
-      path: the file.
-    """
-    table = _parsed(Path(path).read_text(encoding="utf-8"))
-    check_choice("method", method, METHODS)
-    domains = table["domains"]
-    if domain not in domains:
-        domain = max((name for name in domains if domain.startswith(f"{name}-")), key=len, default=domain)
-    check_choice("domain", domain, domains)
-    entry = domains[domain]
-    return {} if method == "random" else {"discount": entry["discount"], **entry["methods"].get(method, {})}

@@ -25,7 +25,6 @@ from pcbf_experiments.simulators import make_simulator
 from pcbf_experiments.suites import suite_of
 from pcbf_experiments.tasks import find_task
 from pcbf_records.files import atomic_write
-from pcbf_records.layout import RENDERED
 from pcbf_records.sheets import Task
 
 DESCRIPTION = "Pictures of tasks from their simulators, and the sizes of their spaces."
@@ -47,7 +46,8 @@ def simulator(task: Task, **options: Any) -> Iterator[gymnasium.Env]:
             env.close()
     except Exception as error:  # each OpenGL binding has errors of its own
         raise RenderError(
-            f"{task.name} does not start with MUJOCO_GL={os.environ.get('MUJOCO_GL')} ({type(error).__name__}: {error}); "
+            f"{task.name} does not start with MUJOCO_GL={os.environ.get('MUJOCO_GL')} "
+            f"({type(error).__name__}: {error}); "
             "set MUJOCO_GL to egl, osmesa or glfw, whichever this machine has."
         ) from error
 

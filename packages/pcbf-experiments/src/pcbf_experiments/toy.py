@@ -1,20 +1,11 @@
-"""Toy experiments: train on a Markov reward process over a grid of coefficients, record the return law.
-
-`pcbf-toy run ENV METHOD` trains every coefficient × seed of one method side by side and writes one
-record; `pcbf-toy collect` writes the tables `w1.csv` and `loss_std.csv` of all records of a scale.
-"""
+"""Toy experiments: train on a Markov reward process over a grid of coefficients, record the return law."""
 
 from __future__ import annotations
 
-import argparse
-import csv
 import dataclasses
-import json
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,11 +14,9 @@ import numpy as np
 from flax import struct
 from jax import Array
 
-from pcbf_baselines.progress import Progress
 from pcbf_baselines.value_flows import ValueFlowsCritic, ValueFlowsCriticConfig
-from pcbf_core.config import check_choice, check_range, config_from
+from pcbf_core.config import check_choice, check_range
 from pcbf_core.critic import FlowCritic, PCBFCritic, PCBFCriticConfig, even_levels, noise_at_levels
-from pcbf_core.files import atomic_write
 from pcbf_core.flow import SOLVERS, Solver, flow_times
 from pcbf_core.learner import LearnerState
 from pcbf_core.mrp import MRPS, MarkovRewardProcess
@@ -35,13 +24,12 @@ from pcbf_core.networks import ACTIVATIONS
 from pcbf_core.theory import corrected_residual
 from pcbf_core.training import init_many, train_chunk
 from pcbf_core.types import Transition
+from pcbf_records.toy import RESIDUAL_STEPS, TOY_METHODS
 
-METHODS = ("pcbf", "pcbf-independent", "value_flows")
 NUM_LEVELS = 256  # quantiles kept per law
 NUM_BLOCKS = 100  # points kept of a loss history
 NUM_PARTICLES = 24  # flow lines kept for pictures
 NUM_PATH_STEPS = 60
-RESIDUAL_STEPS = (4, 8, 16, 32)
 
 
 @dataclass(frozen=True)
@@ -102,7 +90,7 @@ class ProcessSource(struct.PyTreeNode):
 
 def make_critic(process: MarkovRewardProcess, method: str, settings: ToySettings) -> tuple[FlowCritic, str]:
     """The critic of a method, and which of its coefficients the grid varies."""
-    check_choice("method", method, METHODS)
+    check_choice("method", method, TOY_METHODS)
     shared: dict[str, Any] = dict(
         discount=process.discount,
         hidden_sizes=settings.hidden_sizes,
@@ -251,15 +239,15 @@ def residual_curves(critic: FlowCritic, states: LearnerState, num_samples: int) 
 
 
 def make_record(
-    environment: str, method: str, settings: ToySettings, report: Callable[[int], None] = lambda step: None
+    name: str, method: str, settings: ToySettings, report: Callable[[int], None] = lambda step: None
 ) -> dict[str, np.ndarray]:
-    """Everything that one job records, by array name."""
-    check_choice("environment", environment, MRPS)
-    process = MRPS[environment]
+    """The arrays that one job records, by name."""
+    check_choice("process", name, MRPS)
+    process = MRPS[name]
     critic, coefficient_name = make_critic(process, method, settings)
     states, losses = train(critic, coefficient_name, process, settings, report)
     if not np.isfinite(losses[..., -1]).all():
-        raise FloatingPointError(f"{method} on {environment} diverged: the last loss is not finite.")
+        raise FloatingPointError(f"{method} on {name} diverged: the last loss is NaN or infinite.")
     shape = (len(settings.coefficients), settings.num_seeds)
     quantiles, w1 = evaluate(critic, states, process, settings)
     w1 = w1.reshape(*shape, -1)
@@ -274,7 +262,6 @@ def make_record(
         "w1": w1,
         "loss_history": np.stack(blocks, axis=-1),
         "loss_std": losses[..., -max(settings.num_steps // 10, 1) :].std(axis=-1, dtype=np.float64),
-        "metadata": np.array(json.dumps(metadata(environment, method, settings), sort_keys=True)),
     }
     if method != "value_flows":
         reported = [process.live_states.index(s) for s in process.evaluation_states]
@@ -285,80 +272,17 @@ def make_record(
         if method == "pcbf":
             one = jax.tree.map(lambda x: x[0], chosen)
             record |= flow_picture(critic, one, process, settings.num_eval_steps)
-        if environment == "solitaire":
+        if name == "solitaire":
             record |= residual_curves(critic, chosen, settings.num_eval_samples)
     return record
 
 
-def metadata(environment: str, method: str, settings: ToySettings) -> dict[str, Any]:
+def metadata(process: str, method: str, settings: ToySettings) -> dict[str, Any]:
     """What made a record: the job, its settings and the versions that decide its bits."""
     return {
-        "environment": environment,
+        "environment": process,
         "method": method,
         "settings": dataclasses.asdict(settings),
         "jax": jax.__version__,
         "platform": jax.default_backend(),
     }
-
-
-def save_record(path: Path, record: dict[str, Any]) -> None:
-    with atomic_write(path, "wb") as file:
-        np.savez_compressed(file, **record)
-
-
-def collect(results: Path) -> None:
-    """Write `toy/w1.csv` and `toy/loss_std.csv` from the records under `results`."""
-    w1_rows: list[tuple[Any, ...]] = []
-    loss_rows: list[tuple[Any, ...]] = []
-    paths = sorted((results / "toy" / "runs").glob("*/*.npz"))
-    if not paths:
-        raise FileNotFoundError(f"no records under {results}/toy/runs; make them with `pcbf-toy run`.")
-    for path in paths:
-        environment, method = path.parent.name, path.stem
-        with np.load(path, allow_pickle=False) as record:
-            for i, coefficient in enumerate(record["coefficients"]):
-                for j, seed in enumerate(record["seeds"]):
-                    loss_rows.append((environment, method, coefficient, seed, record["loss_std"][i, j]))
-                    for k, state in enumerate(record["states"]):
-                        w1_rows.append((environment, state, method, coefficient, seed, record["w1"][i, j, k]))
-    write_csv(results / "toy" / "w1.csv", ("env", "state", "method", "coefficient", "seed", "w1"), w1_rows)
-    write_csv(results / "toy" / "loss_std.csv", ("env", "method", "coefficient", "seed", "loss_std"), loss_rows)
-
-
-def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    with atomic_write(path, "w") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        for row in rows:
-            writer.writerow([f"{x:.6g}" if isinstance(x, float) else x for x in row])
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="pcbf-toy", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="train and record one method on one process")
-    run.add_argument("environment", metavar="ENV", help=f"one of {', '.join(MRPS)}")
-    run.add_argument("method", metavar="METHOD", help=f"one of {', '.join(METHODS)}")
-    run.add_argument("--settings", default="{}", metavar="JSON", help="values that differ from the defaults")
-    run.add_argument("--output", type=Path, required=True, metavar="FILE", help="record to write (.npz)")
-    run.add_argument("--progress", type=Path, metavar="FILE", help="keep this file up to date with the step count")
-    gather = commands.add_parser("collect", help="write w1.csv and loss_std.csv of all records of a scale")
-    gather.add_argument("--results", type=Path, required=True, metavar="DIR", help="e.g. results/laptop")
-    options = parser.parse_args(arguments)
-    try:
-        if options.command == "collect":
-            collect(options.results)
-            return
-        check_choice("environment", options.environment, MRPS)
-        check_choice("method", options.method, METHODS)
-        settings = config_from(ToySettings, json.loads(options.settings))
-    except (ValueError, FileNotFoundError) as error:
-        sys.exit(f"pcbf-toy: {error}")
-    learners = len(settings.coefficients) * settings.num_seeds
-    progress = Progress(options.progress, f"{options.environment}/{options.method}", learners * settings.num_steps)
-    record = make_record(options.environment, options.method, settings, lambda step: progress(step * learners))
-    save_record(options.output, record)
-
-
-if __name__ == "__main__":
-    main()

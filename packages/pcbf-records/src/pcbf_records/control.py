@@ -47,12 +47,17 @@ def collect_control(results: Path, tasks: Mapping[str, Task]) -> int:
       tasks: what is known of tasks, by name; a task that is not there is a domain of its own.
     """
     folders = {"": results, **{folder.name: folder for folder in layout.ablation_folders(results)}}
-    faults = [fault for folder in folders.values() for fault in _faults(results, folder)]
+    faults = [
+        str(fault)
+        for folder in folders.values()
+        for receipt in layout.receipt_files(folder)
+        for fault in receipt_faults(folder, receipt)
+    ]
     if faults:
         more = f"\nand {len(faults) - 5} more" if len(faults) > 5 else ""
         raise RecordError(
             f"{results} is not whole:\n  " + "\n  ".join(faults[:5]) + more + "\n"
-            "Run the pipeline again: what is missing is made again, from checkpoints and snapshots where they are there."
+            "Run the pipeline again: what is missing is made again, from checkpoints and snapshots if they are there."
         )
     rows: list[tuple[Any, ...]] = []
     configs: dict[str, Any] = {}
@@ -91,12 +96,6 @@ def load_pairs(folder: Path) -> Iterator[tuple[RunRecord, EvaluationRecord]]:
         judged = load_evaluations(file) if file.exists() else EvaluationRecord(task, method, seed, run.config_hash)
         final_evaluations(run, judged)
         yield run, judged
-
-
-def _faults(results: Path, folder: Path) -> Iterator[str]:
-    for receipt in layout.receipt_files(folder):
-        prefix = folder.relative_to(results).as_posix()
-        yield from (fault if prefix == "." else f"{prefix}/{fault}" for fault in receipt_faults(folder, receipt))
 
 
 def _rows(

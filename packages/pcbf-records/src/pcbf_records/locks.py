@@ -54,6 +54,8 @@ def _acquire(file: IO[str], path: Path, wait: bool, log: IO[str]) -> None:
     if not wait:
         raise LockedError(f"{path} is held by {holder}, which works on the same run; wait for it or end it.")
     print(
-        f"waiting: {path} is held by {holder}, which works on the same run; end it to go on at once", file=log, flush=True
+        f"waiting: {path} is held by {holder}, which works on the same run; end it to go on at once",
+        file=log,
+        flush=True,
     )
     fcntl.flock(file, fcntl.LOCK_EX)

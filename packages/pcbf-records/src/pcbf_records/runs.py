@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from pcbf_records.canonical import content_hash, readable_json
 from pcbf_records.errors import RecordError
@@ -172,7 +172,9 @@ def _read(path: Path, kind: str) -> dict[str, Any]:
 
 
 def _no_record(path: Path | str, kind: str, fault: object) -> RecordError:
-    return RecordError(f"{path} is not a record of this version ({kind}: {fault}); delete it and run its command again.")
+    return RecordError(
+        f"{path} is not a record of this version ({kind}: {fault}); delete it and run its command again."
+    )
 
 
 def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,23 +189,29 @@ def write_receipt(path: Path, files: JobFiles, records: Mapping[Path, Mapping[st
 
     `records` gives the files, and for each what the receipt says of it besides.
     """
-    made = {
-        file.relative_to(files.root).as_posix(): {**said, "sha256": sha256(file)} for file, said in records.items()
-    }
+    made = {file.relative_to(files.root).as_posix(): {**said, "sha256": sha256(file)} for file, said in records.items()}
     receipt = {"task": files.task, "method": files.method, "seeds": list(files.seeds), "records": made}
     write_text(path, readable_json(receipt))
 
 
-def receipt_faults(results: Path, receipt: Path) -> Iterator[str]:
-    """A phrase for every record that a receipt names and that is missing or has changed since."""
+class Fault(NamedTuple):
+    """A record that is not what its receipt says."""
+
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path.as_posix()} {self.reason}"
+
+
+def receipt_faults(results: Path, receipt: Path) -> Iterator[Fault]:
+    """Every record that a receipt of a results folder names and that is missing or has changed since."""
     records = read_json(receipt).get("records")
     if not isinstance(records, dict):
-        yield f"{receipt.relative_to(results).as_posix()} cannot be read"
+        yield Fault(receipt, "cannot be read")
         return
     for name, said in sorted(records.items()):
         if not (results / name).is_file():
-            yield f"{name} is missing"
+            yield Fault(results / name, "is missing")
         elif sha256(results / name) != said.get("sha256"):
-            yield f"{name} is not the one that was made"
-
-
+            yield Fault(results / name, "has changed since it was made")

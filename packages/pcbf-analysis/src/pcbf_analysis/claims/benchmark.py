@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 
 from pcbf_analysis import statistics, theme
 from pcbf_analysis.claims.verdicts import (
@@ -27,27 +26,30 @@ from pcbf_analysis.claims.verdicts import (
     undecided,
     within,
 )
-from pcbf_analysis.records import Floats, RecordError, Results, ablation_frame, run_frame, run_records, task_kind
+from pcbf_analysis.control import Run
+from pcbf_analysis.results import Results
 from pcbf_analysis.tables.aggregated import recomputed_cells
 from pcbf_analysis.tables.cost import is_paper_device, measured_costs
 from pcbf_analysis.tables.scores import by_rule, domain_tasks
+from pcbf_records import layout
+from pcbf_records.errors import RecordError
+from pcbf_records.toy import Floats
 
-PAPER_STEPS = {"state": 1_000_000, "pixel": 500_000, "adroit": 500_000}
 NEAR_BEST = 0.95  # the paper's rule for bold
 
 
 def comparable_scores(results: Results, task: str) -> dict[str, Floats]:
     """Scores of the seeds of each method that can speak for the paper: official data and at least its steps."""
-    return {str(method): scores for method, scores in _comparable(run_frame(results), task, "method").items()}
+    return _comparable(results, task, [(run.method, run) for run in results.control.suite])
 
 
-def _comparable(frame: pd.DataFrame, task: str, by: str) -> dict[Any, Floats]:
-    """Scores on a task by a column, of finished runs on official data with at least the paper's steps."""
+def _comparable(results: Results, task: str, runs: Iterable[tuple[Any, Run]]) -> dict[Any, Floats]:
+    """Scores on a task by what stands beside each run, of finished runs on official data with the paper's steps."""
     groups: dict[Any, list[float]] = {}
-    for row in frame.to_dict("records"):
-        is_fit = row["source"] != "local" and row["steps"] >= PAPER_STEPS[task_kind(task)]
-        if row["task"] == task and is_fit and math.isfinite(row["score"]):
-            groups.setdefault(row[by], []).append(row["score"])
+    for key, run in runs:
+        is_fit = run.source != "local" and run.steps >= results.sheets.tasks[task].steps
+        if run.task == task and is_fit and math.isfinite(run.score):
+            groups.setdefault(key, []).append(run.score)
     return {key: np.array(scores) for key, scores in groups.items()}
 
 
@@ -64,7 +66,7 @@ def domain_comparison(
     The number is the margin by which the statement fails, in points of score: at most zero where it holds.
     """
     table = results.paper_table("fullogbench_comparison")
-    tasks = domain_tasks(dict.fromkeys(table["task"]))[domain]
+    tasks = domain_tasks(results, dict.fromkeys(table["task"]))[domain]
     printed = table[(table["domain"] == domain) & table["mean"].notna()]
     rivals = [other] if other else [str(name) for name in dict.fromkeys(printed["method"]) if name != method]
     scores = {task: comparable_scores(results, task) for task in tasks}
@@ -90,7 +92,7 @@ def domain_comparison(
 
 def ablation_best(results: Results, *, task: str, where: Literal["moderate", "zero"]) -> Decision:
     """Whether the best λ on a task is inside the grid and better than both ends, or is zero."""
-    groups = _comparable(ablation_frame(results), task, "control_weight")
+    groups = _comparable(results, task, results.control.ablation())
     if len(groups) < 3 or 0.0 not in groups:
         return needs_paper(f"{len(groups)} control weights have runs on official data")
     weights = sorted(groups)
@@ -119,7 +121,7 @@ def cost_ratio(
 
     The interval is the range over groups; with `paper_device` only measurements on the paper's accelerator decide.
     """
-    costs = {(cost.group, cost.method): cost for cost in measured_costs(results)}
+    costs = {(cost.group, cost.method): cost for cost in measured_costs(results.root)}
     ratios = []
     for group in dict.fromkeys(group for group, _ in costs):
         ours, theirs = costs.get((group, first)), costs.get((group, second))
@@ -145,7 +147,7 @@ def cost_ratio(
 
 def recorded_setting(results: Results, *, method: str, setting: str, differs_from: float) -> Decision:
     """Whether the recorded runs of a method use another value of a setting than `differs_from`."""
-    values = [r.config.get("agent", {}).get(setting) for r in run_records(results) if r.method == method]
+    values = [run.setting(setting) for run in results.control.suite if run.method == method]
     known = [float(value) for value in values if isinstance(value, int | float)]
     if not known:
         return undecided()
@@ -167,14 +169,14 @@ def observation_size(results: Results, *, tasks: Sequence[str], expected: int) -
 def _spaces(results: Results, tasks: Sequence[str], value: Any, expected: int, what: str) -> Decision:
     cases = []
     for task in tasks:
-        path = results.root / "renders" / f"{task}.json"
+        path = results.root / layout.spaces(task)
         if not path.exists():
             cases.append(Case(task, Measure(math.nan), UNDECIDED))
             continue
         try:
             found = value(json.loads(path.read_text(encoding="utf-8")))
         except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise RecordError(f"renders/{path.name} cannot be read ({error}); delete it and render again.") from error
+            raise RecordError(f"{layout.spaces(task)} cannot be read ({error}); delete it and render again.") from error
         cases.append(Case(f"{task} ({found})", exact(found), HOLDS if found == expected else FAILS))
     return over_cases(cases, what)
 
@@ -187,10 +189,10 @@ def _domains(results: Results) -> tuple[Mapping[str, Any], Mapping[str, str]]:
     return content["domains"], content["headings"]
 
 
-def number_of_tasks(results: Results, *, expected: int, kind: str | None = None) -> Decision:
-    """Whether the task sheet has as many tasks (of a kind: state, pixel, adroit) as the paper says."""
-    kinds = pd.read_csv(results.paper.parent.parent / "config" / "tasks.tsv", sep="\t")["kind"]
-    count = sum(kind in (None, found) for found in kinds)
+def number_of_tasks(results: Results, *, expected: int, observations: str | None = None) -> Decision:
+    """Whether the task sheet has as many tasks (with observations of a kind: state or pixel) as the paper says."""
+    tasks = [results.sheets.tasks[name] for name in results.sheets.paper_tasks]
+    count = sum(observations in (None, task.observations) for task in tasks)
     return Decision(HOLDS if count == expected else FAILS, exact(count), "tasks in config/tasks.tsv")
 
 

@@ -16,9 +16,10 @@ import yaml
 
 from pcbf_analysis.claims import benchmark, theory, toy
 from pcbf_analysis.claims.verdicts import VERDICTS, Decision
-from pcbf_analysis.records import RecordError, Results
-from pcbf_analysis.settings import suggestion
-from pcbf_core.files import atomic_write
+from pcbf_analysis.results import Results
+from pcbf_records.canonical import suggestion
+from pcbf_records.errors import RecordError
+from pcbf_records.files import atomic_write
 
 TESTS: dict[str, Callable[..., Decision]] = {
     test.__name__: test
@@ -109,8 +110,8 @@ class Finding:
 
 
 def claims_file(results: Results) -> Path:
-    """The ledger that belongs to the paper's numbers: config/claims.yaml of the same repository."""
-    return results.paper.parent.parent / "config" / "claims.yaml"
+    """The ledger of the repository."""
+    return results.config("claims.yaml")
 
 
 def load_claims(path: Path) -> list[Claim]:

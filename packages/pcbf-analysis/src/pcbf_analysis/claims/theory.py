@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from pcbf_analysis.claims.verdicts import FAILS, HOLDS, Decision, exact, undecided, within
-from pcbf_analysis.records import Results
+from pcbf_analysis.results import Results
 from pcbf_core.mrp import MRPS, DiscreteLaw
 from pcbf_core.targets import velocity_target
 

@@ -26,8 +26,7 @@ from pcbf_analysis.claims.verdicts import (
     undecided,
     within,
 )
-from pcbf_analysis.records import (
-    Floats,
+from pcbf_analysis.results import (
     Results,
     Setting,
     chosen_coefficient,
@@ -36,6 +35,7 @@ from pcbf_analysis.records import (
     reported_w1,
     seed_means,
 )
+from pcbf_records.toy import Floats
 
 Direction = Literal["falls", "rises"]
 CHOSEN = "chosen"  # in place of a coefficient: the one with the lowest mean W1 of the environment
@@ -46,7 +46,7 @@ def _coefficient(w1: pd.DataFrame, env: str, method: str, coefficient: float | s
 
 
 def _name(setting: Setting) -> str:
-    return f"{setting.env}, s = {setting.state}" if setting.env == "chain" else setting.env
+    return f"{setting.process}, s = {setting.state}" if setting.process == "chain" else setting.process
 
 
 def trend(places: Floats, values: Floats, direction: Direction) -> tuple[Verdict, Measure]:
@@ -165,7 +165,9 @@ def w1_below(
     w1 = results.w1()
     cases = []
     for setting in evaluation_settings():
-        ours, theirs = (recorded_w1(w1, setting, m, _coefficient(w1, setting.env, m, c)) for m, c in (first, second))
+        ours, theirs = (
+            recorded_w1(w1, setting, m, _coefficient(w1, setting.process, m, c)) for m, c in (first, second)
+        )
         measured = difference(ours, theirs, factor) if len(ours) and len(theirs) else Measure(math.nan)
         cases.append(Case(_name(setting), measured, side(measured)))
     scaled = f"{factor:g} times " if factor != 1 else ""
@@ -177,7 +179,7 @@ def near_lowest_w1(results: Results, *, tolerance: float) -> Decision:
     w1 = results.w1()
     cases = []
     for setting in evaluation_settings():
-        ours = recorded_w1(w1, setting, "pcbf", chosen_coefficient(w1, setting.env))
+        ours = recorded_w1(w1, setting, "pcbf", chosen_coefficient(w1, setting.process))
         flows = [recorded_w1(w1, setting, "value_flows", dcfm) for dcfm in theme.VALUE_FLOWS_SHADES]
         measured = Measure(math.nan)
         if len(ours) and all(len(seeds) for seeds in flows):
@@ -226,7 +228,7 @@ def _against_paper(
     for setting in evaluation_settings():
         if settings is not None and _name(setting) not in settings:
             continue
-        value = _coefficient(w1, setting.env, method, coefficient)
+        value = _coefficient(w1, setting.process, method, coefficient)
         ours, reported = recorded_w1(w1, setting, method, value), reported_w1(paper, setting, method, value)
         measured = student(ours / reported) if len(ours) else Measure(math.nan)
         cases.append(Case(_name(setting), measured, within(measured, low, high)))
@@ -238,7 +240,7 @@ def paper_w1_within(
 ) -> Decision:
     """Whether the paper's own W1 of fig:cdf_comparison, as the mean over states, lies within bounds."""
     paper = results.paper_w1()
-    settings = [setting for setting in evaluation_settings() if setting.env == env]
+    settings = [setting for setting in evaluation_settings() if setting.process == env]
     value = float(np.mean([reported_w1(paper, setting, method, coefficient) for setting in settings]))
     measured = Measure(value, value, value)
     return Decision(within(measured, low, high), measured, "mean over states of the W1 printed in fig:cdf_comparison")
@@ -249,7 +251,7 @@ def spread_below_exact(results: Results, *, method: str, coefficient: float | st
     w1 = results.w1()
     cases = []
     for setting in evaluation_settings():
-        record, value = results.toy(setting.env, method), _coefficient(w1, setting.env, method, coefficient)
+        record, value = results.toy(setting.process, method), _coefficient(w1, setting.process, method, coefficient)
         curves = record.quantile_curves(setting.state, value) if record and value is not None else None
         measured = Measure(math.nan)
         if record and curves is not None:
@@ -265,7 +267,7 @@ def tail_error_below(
     w1 = results.w1()
     cases = []
     for setting in evaluation_settings():
-        record, value = results.toy(setting.env, method), _coefficient(w1, setting.env, method, coefficient)
+        record, value = results.toy(setting.process, method), _coefficient(w1, setting.process, method, coefficient)
         curves = record.quantile_curves(setting.state, value) if record and value is not None else None
         measured = Measure(math.nan)
         if record and curves is not None:

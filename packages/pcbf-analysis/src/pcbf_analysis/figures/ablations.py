@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pcbf_analysis import theme
+from pcbf_analysis.control import Run
 from pcbf_analysis.figures.common import Floats, draw_mean, legend_lines, mean_interval
-from pcbf_analysis.records import Results, ablation_frame, short_task, task_kind
+from pcbf_analysis.results import Results, short_task
+from pcbf_records.layout import CONTROL_EVALUATIONS
 
 TITLE = "Score of PCBF against λ"
 CAPTION = (
@@ -22,7 +24,7 @@ CAPTION = (
     "in “local” is of data generated here, which is not the paper's. Tasks of the paper's figure that have no records "
     "are named below the panels, and runs that diverged are counted in theirs."
 )
-INPUTS = ("ablations", "runs")
+INPUTS = (CONTROL_EVALUATIONS,)
 PAPER_TASKS = (
     "scene-play-singletask-task2-v0",
     "cube-double-play-singletask-task2-v0",
@@ -38,15 +40,15 @@ STAR: dict[str, Any] = {"color": "#D55E00", "markeredgecolor": "black", "markere
 
 def draw(results: Results) -> Figure:
     """The figure: the paper's tasks that have records, then others; all of the paper's when there is no record."""
-    frame = ablation_frame(results)
-    recorded = list(dict.fromkeys(frame["task"]))
+    runs = results.control.ablation()
+    recorded = list(dict.fromkeys(run.task for _, run in runs))
     tasks = [*(t for t in PAPER_TASKS if t in recorded), *(t for t in recorded if t not in PAPER_TASKS)] or PAPER_TASKS
     columns = min(COLUMNS, len(tasks))
     rows = -(-len(tasks) // columns)
     figure = Figure(figsize=(theme.DOUBLE_COLUMN, 0.8 + 1.9 * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, task in zip(panels, tasks, strict=False):
-        draw_panel(axes, task, frame.loc[frame["task"] == task])
+        draw_panel(axes, task, [(weight, run) for weight, run in runs if run.task == task])
     for axes in panels[len(tasks) :]:
         axes.set_axis_off()
     missing = [short_task(task) for task in PAPER_TASKS if recorded and task not in recorded]
@@ -57,15 +59,16 @@ def draw(results: Results) -> Figure:
     return figure
 
 
-def draw_panel(axes: Axes, task: str, rows: pd.DataFrame) -> None:
+def draw_panel(axes: Axes, task: str, rows: Sequence[tuple[float, Run]]) -> None:
     """Seeds, mean, interval and best λ of one task."""
-    is_local = "local" in set(rows["source"])
+    is_local = any(run.source == "local" for _, run in rows)
+    is_adroit = any(run.suite == "adroit" for _, run in rows)
     axes.set(title=f"{short_task(task)}{', local' if is_local else ''}", xlabel="λ", xlim=(-0.05, 1.05))
-    axes.set_ylabel("normalised return" if task_kind(task) == "adroit" else "success (%)")
+    axes.set_ylabel("normalised return" if is_adroit else "success (%)")
     weights, scores = by_seed(rows)
     if not np.isfinite(scores).any():
         axes.set_yticks([])
-        theme.empty_panel(axes, theme.NO_RECORDS if rows.empty else "all runs diverged")
+        theme.empty_panel(axes, theme.NO_RECORDS if not rows else "all runs diverged")
         return
     mean, _ = mean_interval(scores)
     axes.plot(np.repeat(weights, scores.shape[1]), scores.ravel(), ".", color=STYLE.colour, markersize=2.5)
@@ -74,15 +77,15 @@ def draw_panel(axes: Axes, task: str, rows: pd.DataFrame) -> None:
     axes.plot(weights[best], mean[best], "*", markersize=8, zorder=6, **STAR)
     low, high = axes.get_ylim()
     axes.set_ylim(min(low, 0.0), high)
-    diverged = list(rows["status"]).count("diverged")
+    diverged = sum(run.status == "diverged" for _, run in rows)
     if diverged:
         look: dict[str, Any] = {"transform": axes.transAxes, "ha": "right", "fontsize": 5.5, "color": "#A33C00"}
         axes.text(0.98, 0.03, f"{diverged} of {len(rows)} runs diverged", **look)
 
 
-def by_seed(rows: pd.DataFrame) -> tuple[Floats, Floats]:
+def by_seed(rows: Sequence[tuple[float, Run]]) -> tuple[Floats, Floats]:
     """λ (C,) and scores (C, S), nan where a seed has none."""
-    if rows.empty:
-        return np.empty(0), np.empty((0, 0))
-    wide = rows.pivot(index="control_weight", columns="seed", values="score").sort_index()
-    return wide.index.to_numpy(dtype=float), wide.to_numpy(dtype=float)
+    scores = {(weight, run.seed): run.score for weight, run in rows}
+    weights, seeds = sorted({key[0] for key in scores}), sorted({key[1] for key in scores})
+    values = [[scores.get((weight, seed), np.nan) for seed in seeds] for weight in weights]
+    return np.array(weights), np.array(values).reshape(len(weights), len(seeds))

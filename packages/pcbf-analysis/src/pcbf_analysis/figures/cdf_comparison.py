@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from pcbf_analysis import theme
 from pcbf_analysis.figures.common import Curve, cdf_curves, cdf_legend, draw_cdfs, panel_title
 from pcbf_analysis.figures.toy_cdf_comparison import INPUTS as INPUTS
-from pcbf_analysis.records import Results, Setting, evaluation_settings, recorded_w1, reported_w1
+from pcbf_analysis.results import Results, Setting, evaluation_settings, recorded_w1, reported_w1
 
 TITLE = "Learned return CDFs and W1 distances in six settings"
 CAPTION = (
@@ -48,7 +48,7 @@ def draw(results: Results) -> Figure:
 
 def draw_bars(axes: Axes, setting: Setting, curves: list[Curve], w1: pd.DataFrame, paper: pd.DataFrame) -> None:
     """W1 of each method: bar, seeds, number above, and the paper's value."""
-    cells = [(curve.method, curve.coefficients.get(setting.env)) for curve in curves]
+    cells = [(curve.method, curve.coefficients.get(setting.process)) for curve in curves]
     ours = [recorded_w1(w1, setting, *cell) for cell in cells]
     theirs = [reported_w1(paper, setting, *cell) for cell in cells]
     known = [float(value) for value in (*np.concatenate(ours), *theirs) if np.isfinite(value)]

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from pcbf_analysis import theme
-from pcbf_analysis.records import FlowRecord, Results, Setting, chosen_coefficient
+from pcbf_analysis.results import Results, Setting, chosen_coefficient
 from pcbf_analysis.theme import Style
 from pcbf_core.mrp import MRPS, DiscreteLaw, ReturnLaw
+from pcbf_records.toy import FlowRecord
 
 Floats = NDArray[np.floating]
 
@@ -58,8 +59,8 @@ def draw_mean(axes: Axes, style: Style, places: Floats, values: Floats) -> None:
 
 def panel_title(setting: Setting) -> str:
     """Short name of a setting for the top of a panel."""
-    name = theme.ENVIRONMENTS[setting.env].label
-    return name if len(MRPS[setting.env].live_states) == 1 else f"{name}, s = {setting.state}"
+    name = theme.PROCESSES[setting.process].label
+    return name if len(MRPS[setting.process].live_states) == 1 else f"{name}, s = {setting.state}"
 
 
 def thinned(size: int, limit: int = MAX_CURVE_POINTS) -> NDArray[np.integer]:
@@ -166,22 +167,22 @@ class Curve:
 def cdf_curves(results: Results) -> list[Curve]:
     """PCBF at the chosen λ of each environment, Value Flows at dcfm 0, ½ and 1."""
     w1 = results.w1()
-    chosen = {env: chosen_coefficient(w1, env) for env in theme.ENVIRONMENTS}
+    chosen = {env: chosen_coefficient(w1, env) for env in theme.PROCESSES}
     known = {env: value for env, value in chosen.items() if value is not None}
     flows = theme.VALUE_FLOWS_SHADES.items()
     return [
         Curve("pcbf", theme.METHODS["pcbf"], known),
-        *(Curve("value_flows", style, dict.fromkeys(theme.ENVIRONMENTS, dcfm)) for dcfm, style in flows),
+        *(Curve("value_flows", style, dict.fromkeys(theme.PROCESSES, dcfm)) for dcfm, style in flows),
     ]
 
 
 def draw_cdfs(axes: Axes, results: Results, setting: Setting, curves: list[Curve]) -> None:
     """CDFs in one setting: the mean quantile function over seeds and its range, over the exact law."""
-    low, high = CDF_RANGES[setting.env]
+    low, high = CDF_RANGES[setting.process]
     axes.plot(*exact_cdf(setting.law, low, high), **theme.EXACT_LINE, zorder=2)
     drawn = False
     for curve in curves:
-        record, coefficient = results.toy(setting.env, curve.method), curve.coefficients.get(setting.env)
+        record, coefficient = results.toy(setting.process, curve.method), curve.coefficients.get(setting.process)
         if record is None or coefficient is None:
             continue
         quantiles = record.quantile_curves(setting.state, coefficient)

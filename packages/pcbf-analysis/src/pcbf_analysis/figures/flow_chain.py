@@ -23,8 +23,10 @@ from pcbf_analysis.figures.common import (
     exact_histogram,
     learned_density,
 )
-from pcbf_analysis.records import FlowRecord, Results
+from pcbf_analysis.results import Results
 from pcbf_core.mrp import MRPS
+from pcbf_records.layout import toy_run
+from pcbf_records.toy import FlowRecord
 
 TITLE = "The learned flow of the Discrete MC chain, animated"
 CAPTION = (
@@ -32,7 +34,7 @@ CAPTION = (
     "states that the paper evaluates; colour orders them by their noise. Above, once they arrive: the learned density "
     "(blue) over the exact law (dashed), on a logarithmic axis."
 )
-INPUTS = ("toy/runs/chain/pcbf.npz",)
+INPUTS = (toy_run("chain", "pcbf"),)
 STATES = MRPS["chain"].evaluation_states
 NUM_MOVES = 25  # frames from t = 0 to t = 1
 HOLD = 16  # times a frame's duration, for the last one

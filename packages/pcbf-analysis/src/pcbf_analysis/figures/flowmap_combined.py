@@ -21,7 +21,9 @@ from pcbf_analysis.figures.common import (
     panel_title,
     thinned,
 )
-from pcbf_analysis.records import FlowRecord, Results, Setting
+from pcbf_analysis.results import Results, Setting
+from pcbf_records.layout import toy_run
+from pcbf_records.toy import FlowRecord
 
 TITLE = "Learned PCBF flows on the toy environments"
 CAPTION = (
@@ -31,7 +33,7 @@ CAPTION = (
     "law made of atoms is drawn as a histogram whose cells end midway between atoms: one atom per cell for Solitaire, "
     "two for the chain, more where atoms lie closer than the cell width. One seed, at the λ named above each panel."
 )
-INPUTS = ("toy/runs/solitaire/pcbf.npz", "toy/runs/bernoulli/pcbf.npz", "toy/runs/chain/pcbf.npz")
+INPUTS = (toy_run("solitaire", "pcbf"), toy_run("bernoulli", "pcbf"), toy_run("chain", "pcbf"))
 SETTINGS = (Setting("solitaire", 0), Setting("bernoulli", 0), Setting("chain", 5), Setting("chain", 10))
 LOG_DENSITY = ("chain",)  # most of its mass lies at the largest return, the rest would not be seen
 MAX_PARTICLES = 28
@@ -46,11 +48,11 @@ def draw(results: Results) -> Figure:
         row, column = divmod(place, 2)
         flow_axes = figure.add_subplot(grid[row, 3 * column])
         density_axes = figure.add_subplot(grid[row, 3 * column + 1], sharey=flow_axes)
-        flow_axes.set(xlim=(0, 1), xticks=[0, 0.5, 1], ylim=RETURN_RANGES[setting.env])
+        flow_axes.set(xlim=(0, 1), xticks=[0, 0.5, 1], ylim=RETURN_RANGES[setting.process])
         flow_axes.set(xlabel="flow time t" if row == 1 else "", ylabel="return" if column == 0 else "")
         density_axes.tick_params(labelleft=False)
         draw_exact(density_axes, setting)
-        record = results.toy(setting.env, "pcbf")
+        record = results.toy(setting.process, "pcbf")
         flow = record.flow if record else None
         index = record.state_index(setting.state) if record else None
         if flow is None or index is None:
@@ -60,7 +62,7 @@ def draw(results: Results) -> Figure:
             flow_axes.set_title(f"{panel_title(setting)} (λ = {theme.number(flow.coefficient)})")
             draw_arrows(flow_axes, flow, index)
             draw_paths(flow_axes, flow, index)
-            draw_density(density_axes, flow, index, setting.env)
+            draw_density(density_axes, flow, index, setting.process)
     figure.legend(handles=density_legend(), loc="outside lower center", ncols=2)
     return figure
 
@@ -105,9 +107,9 @@ def draw_density(axes: Axes, flow: FlowRecord, index: int, env: str) -> None:
 
 def draw_exact(axes: Axes, setting: Setting) -> None:
     """The exact law, lying on its side, and the axis that it needs."""
-    edges, heights = exact_histogram(setting.law, *RETURN_RANGES[setting.env], **CELLS[setting.env])
+    edges, heights = exact_histogram(setting.law, *RETURN_RANGES[setting.process], **CELLS[setting.process])
     density_outline(axes, edges, heights, horizontal=True)
-    is_log = setting.env in LOG_DENSITY
+    is_log = setting.process in LOG_DENSITY
     axes.set(xscale="log" if is_log else "linear", xlim=density_limits(heights, is_log=is_log))
     axes.set_xlabel("density (log)" if is_log else "density")
     if is_log:

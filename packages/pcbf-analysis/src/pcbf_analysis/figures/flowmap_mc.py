@@ -20,8 +20,10 @@ from pcbf_analysis.figures.common import (
     flow_lines,
     learned_density,
 )
-from pcbf_analysis.records import FlowRecord, Results
+from pcbf_analysis.results import Results
 from pcbf_core.mrp import MRPS
+from pcbf_records.layout import toy_run
+from pcbf_records.toy import FlowRecord
 
 TITLE = "Learned PCBF flows in every live state of the Discrete MC chain"
 CAPTION = (
@@ -30,7 +32,7 @@ CAPTION = (
     "coloured by their noise. The chain has n = 20 states, 0 to 19, and both ends are absorbing: only the states "
     "s = 1..18 are non-terminal and have a return law, so there are 18 pairs where the paper writes s = 1 to s = 20."
 )
-INPUTS = ("toy/runs/chain/pcbf.npz",)
+INPUTS = (toy_run("chain", "pcbf"),)
 COLUMNS = 6
 MAX_PARTICLES = 15
 

@@ -6,7 +6,8 @@ from matplotlib.figure import Figure
 
 from pcbf_analysis import theme
 from pcbf_analysis.figures import sensitivity
-from pcbf_analysis.records import ENVIRONMENTS, Results
+from pcbf_analysis.results import Results
+from pcbf_records.toy import PROCESSES
 
 TITLE = "Sensitivity to λ and dcfm on the three toy environments"
 CAPTION = sensitivity.CAPTION
@@ -15,4 +16,4 @@ INPUTS = sensitivity.INPUTS
 
 def draw(results: Results) -> Figure:
     """The figure: three panels."""
-    return sensitivity.draw_environments(results, ENVIRONMENTS, theme.DOUBLE_COLUMN, 2.7)
+    return sensitivity.draw_processes(results, PROCESSES, theme.DOUBLE_COLUMN, 2.7)

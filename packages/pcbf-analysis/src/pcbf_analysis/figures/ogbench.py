@@ -8,13 +8,15 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from pcbf_analysis import theme
-from pcbf_analysis.records import RecordError, Results
+from pcbf_analysis.results import Results
+from pcbf_records.errors import RecordError
+from pcbf_records.layout import picture
 
 TITLE = "The benchmark's tasks, rendered from their simulators"
 CAPTION = (
     "One task of each domain. OGBench: the start of an evaluation episode (left) and the task's goal (right); the two "
     "visual domains as the agent sees them, in 64 × 64 pixels. Adroit: the start. Made by "
-    "`python -m pcbf_baselines.renders`, which needs an OpenGL renderer; a task that has not been rendered is named."
+    "`pcbf-render`, which needs an OpenGL renderer; a task that has not been rendered is named."
 )
 OGBENCH_TASKS = {  # the starred task of each domain
     "cube-double-play": "cube-double-play-singletask-task2-v0",
@@ -26,7 +28,7 @@ OGBENCH_TASKS = {  # the starred task of each domain
 }
 ADROIT_TASKS = {hand: f"{hand}-expert-v1" for hand in ("pen", "door", "hammer", "relocate")}
 TASKS = (*OGBENCH_TASKS.values(), *ADROIT_TASKS.values())
-INPUTS = tuple(f"renders/{task}.png" for task in TASKS)
+INPUTS = tuple(picture(task) for task in TASKS)
 
 
 def draw(results: Results) -> Figure:
@@ -35,10 +37,10 @@ def draw(results: Results) -> Figure:
     grid = figure.add_gridspec(3, 12, height_ratios=[1, 1, 1.25])
     for place, (name, task) in enumerate(OGBENCH_TASKS.items()):
         row, column = divmod(place, 3)
-        draw_task(figure, grid[row, 4 * column : 4 * column + 4], name, results.root / "renders" / f"{task}.png")
+        draw_task(figure, grid[row, 4 * column : 4 * column + 4], name, results.root / picture(task))
     for column, (name, task) in enumerate(ADROIT_TASKS.items()):
         cell = grid[2, 3 * column : 3 * column + 3]
-        draw_task(figure, cell, f"Adroit: {name}", results.root / "renders" / f"{task}.png")
+        draw_task(figure, cell, f"Adroit: {name}", results.root / picture(task))
     return figure
 
 

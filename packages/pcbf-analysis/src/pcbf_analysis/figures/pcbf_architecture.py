@@ -14,9 +14,10 @@ from scipy import stats
 
 from pcbf_analysis import theme
 from pcbf_analysis.figures.common import Floats
-from pcbf_analysis.records import Results
+from pcbf_analysis.results import Results
 from pcbf_core.mrp import MRPS
 from pcbf_core.paths import current_point, successor_point, uncorrected_point
+from pcbf_records.layout import toy_run
 
 TITLE = "Path-coupled Bellman geometry"
 CAPTION = (
@@ -29,7 +30,7 @@ CAPTION = (
     "it, and the end is R + γX′. Shapes at the left are the laws of the source; the grey line links the ends that "
     "Bellman's equation ties."
 )
-INPUTS = ("toy/runs/bernoulli/pcbf.npz",)
+INPUTS = (toy_run("bernoulli", "pcbf"),)
 ENV = "bernoulli"
 REWARD = 1.0
 TIMES = np.linspace(0, 1, 41)

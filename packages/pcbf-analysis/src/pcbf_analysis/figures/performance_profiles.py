@@ -7,9 +7,10 @@ from matplotlib.figure import Figure
 
 from pcbf_analysis import theme
 from pcbf_analysis.figures.common import legend_lines
-from pcbf_analysis.records import Results
+from pcbf_analysis.results import Results
 from pcbf_analysis.tables.performance_profiles import SUITES, THRESHOLDS, Profile, profiles
 from pcbf_analysis.tables.scores import load_suite
+from pcbf_records.layout import CONTROL_EVALUATIONS
 
 TITLE = "Performance profiles of the control suite"
 CAPTION = (
@@ -18,7 +19,7 @@ CAPTION = (
     "(seeds drawn within tasks), drawn for PCBF and Value Flows only; tables/performance_profiles.csv has all of them. "
     "A method that lacks a task of its suite is left out."
 )
-INPUTS = ("runs",)
+INPUTS = (CONTROL_EVALUATIONS,)
 BANDS = ("pcbf", "value_flows")  # more of them hide each other
 
 

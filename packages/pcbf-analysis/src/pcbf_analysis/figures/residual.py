@@ -8,8 +8,10 @@ from matplotlib.figure import Figure
 
 from pcbf_analysis import theme
 from pcbf_analysis.figures.common import Floats, legend_lines, mean_interval
-from pcbf_analysis.records import ResidualRecord, Results
+from pcbf_analysis.results import Results
 from pcbf_analysis.theme import Style
+from pcbf_records.layout import toy_run
+from pcbf_records.toy import ResidualRecord
 
 TITLE = "Corrected Bellman residual on Solitaire Dice"
 CAPTION = (
@@ -19,7 +21,7 @@ CAPTION = (
     "paper does not say whether its ablation was retrained, so both readings are shown. Lines are means over seeds, "
     "bands Student's 95 % interval of the mean."
 )
-INPUTS = ("toy/runs/solitaire/pcbf.npz", "toy/runs/solitaire/pcbf-independent.npz")
+INPUTS = (toy_run("solitaire", "pcbf"), toy_run("solitaire", "pcbf-independent"))
 BUDGETS = (4, 8, 16, 32)
 CURVES = (  # method of the record, array of the record, look
     ("pcbf", "shared", Style("shared noise (PCBF)", theme.METHODS["pcbf"].colour)),

@@ -12,9 +12,11 @@ from matplotlib.lines import Line2D
 
 from pcbf_analysis import theme
 from pcbf_analysis.figures.common import Floats, draw_mean, legend_lines, mean_interval
-from pcbf_analysis.records import TOY_METHODS, Results, Setting, chosen_coefficient, reported_w1, seed_means
+from pcbf_analysis.results import Results, Setting, chosen_coefficient, reported_w1, seed_means
 from pcbf_analysis.theme import Style
 from pcbf_core.mrp import MRPS
+from pcbf_records.layout import TOY_W1
+from pcbf_records.toy import TOY_METHODS
 
 CAPTION = (
     "W1 distance to the exact return law (logarithmic axis) against the coefficient: λ in [0, γ] for PCBF with shared "
@@ -23,7 +25,7 @@ CAPTION = (
     "A bar that leaves the panel below reaches zero; methods are drawn a little apart. The star marks the λ with the "
     "lowest mean W1; diamonds and the dotted line are the values reported in the paper."
 )
-INPUTS = ("toy/w1.csv",)
+INPUTS = (TOY_W1,)
 SHIFTS = {"pcbf-independent": 0.012, "value_flows": -0.012}  # to keep points at equal coefficients apart
 STAR: dict[str, Any] = {
     "color": theme.METHODS["pcbf"].colour,
@@ -34,7 +36,7 @@ DIAMOND: dict[str, Any] = {"markeredgecolor": theme.METHODS["value_flows"].colou
 DOTTED: dict[str, Any] = {"color": theme.METHODS["pcbf"].colour, "linestyle": ":", "linewidth": 0.9}
 
 
-def draw_environments(results: Results, environments: tuple[str, ...], width: float, height: float) -> Figure:
+def draw_processes(results: Results, environments: tuple[str, ...], width: float, height: float) -> Figure:
     """One panel of W1 against the coefficient per environment."""
     figure = Figure(figsize=(width, height), layout="constrained")
     w1, paper = results.w1(), results.paper_w1()
@@ -53,7 +55,7 @@ def draw_panel(axes: Axes, env: str, w1: pd.DataFrame, paper: pd.DataFrame) -> N
     """W1 of all methods in one environment, and the paper's values."""
     states = MRPS[env].evaluation_states
     over_states = f", s = {', '.join(map(str, states))}" if len(states) > 1 else ""
-    axes.set(title=theme.ENVIRONMENTS[env].label + over_states, xlabel="λ (PCBF) or dcfm (Value Flows)")
+    axes.set(title=theme.PROCESSES[env].label + over_states, xlabel="λ (PCBF) or dcfm (Value Flows)")
     axes.set(xlim=(-0.04, 1.04), xticks=[0, 0.25, 0.5, 0.75, 1])
     axes.set_xticklabels(["0", "0.25", "0.5", "0.75", "1"])
     means = {method: seed_means(w1, env, method) for method in TOY_METHODS}

@@ -6,7 +6,9 @@ from matplotlib.figure import Figure
 
 from pcbf_analysis import theme
 from pcbf_analysis.figures.common import cdf_curves, cdf_legend, draw_cdfs, panel_title
-from pcbf_analysis.records import Results, Setting
+from pcbf_analysis.results import Results, Setting
+from pcbf_records.layout import TOY_W1, toy_run
+from pcbf_records.toy import PROCESSES
 
 TITLE = "Learned return CDFs of PCBF and Value Flows"
 CAPTION = (
@@ -15,8 +17,8 @@ CAPTION = (
     "functions averaged over seeds, bands the range over seeds."
 )
 INPUTS = (
-    "toy/w1.csv",
-    *(f"toy/runs/{env}/{method}.npz" for env in theme.ENVIRONMENTS for method in ("pcbf", "value_flows")),
+    TOY_W1,
+    *(toy_run(process, method) for process in PROCESSES for method in ("pcbf", "value_flows")),
 )
 SETTINGS = (Setting("solitaire", 0), Setting("bernoulli", 0), Setting("chain", 5))
 

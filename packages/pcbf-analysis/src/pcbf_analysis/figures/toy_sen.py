@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from pcbf_analysis import theme
 from pcbf_analysis.figures import sensitivity
-from pcbf_analysis.records import Results
+from pcbf_analysis.results import Results
 
 TITLE = "Sensitivity to λ and dcfm on Solitaire Dice and the Discrete MC chain"
 CAPTION = sensitivity.CAPTION
@@ -15,4 +15,4 @@ INPUTS = sensitivity.INPUTS
 
 def draw(results: Results) -> Figure:
     """The figure: two panels."""
-    return sensitivity.draw_environments(results, ("solitaire", "chain"), theme.DOUBLE_COLUMN, 2.9)
+    return sensitivity.draw_processes(results, ("solitaire", "chain"), theme.DOUBLE_COLUMN, 2.9)

@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 
 from pcbf_analysis import theme
 from pcbf_analysis.figures.common import Floats, draw_mean, legend_lines
-from pcbf_analysis.records import Results
+from pcbf_analysis.results import Results
 from pcbf_analysis.theme import Style
+from pcbf_records.layout import TOY_LOSS_STD
 
 TITLE = "Standard deviation of the training loss against λ"
 CAPTION = (
@@ -18,7 +19,7 @@ CAPTION = (
     "with shared noise (solid) and with independent noise (dashed). Lines are means over seeds, bars Student's 95 % "
     "interval of the mean. λ ends at the discount γ of each environment."
 )
-INPUTS = ("toy/loss_std.csv",)
+INPUTS = (TOY_LOSS_STD,)
 NOISE = {"pcbf": ("shared noise", "-"), "pcbf-independent": ("independent noise", "--")}
 
 
@@ -27,7 +28,7 @@ def draw(results: Results) -> Figure:
     figure = Figure(figsize=(theme.DOUBLE_COLUMN, 2.6), layout="constrained")
     relative, raw = figure.subplots(1, 2)
     frame = results.loss_std()
-    for env, style in theme.ENVIRONMENTS.items():
+    for env, style in theme.PROCESSES.items():
         for method, (_, linestyle) in NOISE.items():
             coefficients, values = by_seed(frame, env, method)
             if values.size:
@@ -49,7 +50,7 @@ def draw(results: Results) -> Figure:
         raw.set_yscale("log")
         raw.set_ylim(0.7 * float(np.nanmin(values)), 1.5 * float(np.nanmax(values)))
         theme.plain_log_axis(raw.yaxis)
-    environments = legend_lines([(style.label, style) for style in theme.ENVIRONMENTS.values()], markers=True)
+    environments = legend_lines([(style.label, style) for style in theme.PROCESSES.values()], markers=True)
     noises = legend_lines([(name, Style(name, "#555555", linestyle=linestyle)) for name, linestyle in NOISE.values()])
     figure.legend(handles=[*environments, *noises], loc="outside lower center", ncols=5)
     return figure

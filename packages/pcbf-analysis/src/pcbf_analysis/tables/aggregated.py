@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from pcbf_analysis import statistics, theme
-from pcbf_analysis.records import Results
+from pcbf_analysis.results import Results
 from pcbf_analysis.tables.form import Column, Score, Table
 from pcbf_analysis.tables.scores import (
     PAPER_METHODS,
@@ -23,6 +23,7 @@ from pcbf_analysis.tables.scores import (
     shown_tasks,
     wanted_seeds,
 )
+from pcbf_records.layout import CONTROL_EVALUATIONS
 
 TITLE = "Scores aggregated by domain"
 CAPTION = (
@@ -31,7 +32,7 @@ CAPTION = (
     "the domain is never bold. A dash is a cell without runs. The csv adds stratified-bootstrap 95 % intervals (seeds "
     "drawn within tasks), interquartile means with theirs, and the paper's cell, also recomputed from its task rows."
 )
-INPUTS = ("runs",)
+INPUTS = (CONTROL_EVALUATIONS,)
 DETAILS = (
     Column("domain", "Domain", is_number=False),
     Column("method", "Method", is_number=False),
@@ -50,7 +51,7 @@ def compute(results: Results) -> Table:
     paper, recomputed = paper_cells(reported, "domain"), recomputed_cells(results)
     tasks = shown_tasks(results, suite)
     rows, details = [], []
-    for domain, members in domain_tasks(tasks).items():
+    for domain, members in domain_tasks(results, tasks).items():
         present = {method: present_tasks(suite, members, method) for method in PAPER_METHODS}
         means = [domain_mean(suite, present[m], m) if len(present[m]) == len(members) else math.nan for m in present]
         wanted = sum(wanted_seeds(results, suite, task) for task in members)

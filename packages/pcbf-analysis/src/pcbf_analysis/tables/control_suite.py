@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from pcbf_analysis import statistics
-from pcbf_analysis.records import Results
+from pcbf_analysis.results import Results
 from pcbf_analysis.tables.form import Column, Table
 from pcbf_analysis.tables.scores import Suite, data_note, load_suite
+from pcbf_records.layout import CONTROL_EVALUATIONS
 
 TITLE = "Every method on every task, with uncertainty"
 CAPTION = (
@@ -16,7 +17,7 @@ CAPTION = (
     "Above BC says whether the interval lies wholly above that of behaviour cloning. With few seeds such intervals "
     "are too narrow rather than too wide."
 )
-INPUTS = ("runs",)
+INPUTS = (CONTROL_EVALUATIONS,)
 CLONE = "bc"
 COLUMNS = (
     Column("task", "Task", is_number=False),

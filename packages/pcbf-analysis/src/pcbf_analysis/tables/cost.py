@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from pcbf_analysis import theme
-from pcbf_analysis.records import Results, cost_frame, short_task
+from pcbf_analysis.results import Results, cost_frame, short_task
 from pcbf_analysis.statistics import mean
 from pcbf_analysis.tables.form import Column, Table, without
 
@@ -66,7 +67,7 @@ class Cost:
 
 def compute(results: Results) -> Table:
     """One row per method in each group of task, device and number of seeds."""
-    costs, paper = measured_costs(results), paper_costs(results)
+    costs, paper = measured_costs(results.root), paper_costs(results)
     references = {cost.group: cost for cost in costs if cost.method == REFERENCE}
     rows = []
     for cost in costs:
@@ -83,10 +84,10 @@ def compute(results: Results) -> Table:
     return without(details, LEFT_TO_CSV, cost_note(results, costs))
 
 
-def measured_costs(results: Results) -> list[Cost]:
-    """All measured costs; the paper's task first, methods in the usual order."""
+def measured_costs(folder: Path) -> list[Cost]:
+    """All measured costs of a results folder; the paper's task first, methods in the usual order."""
     groups: dict[tuple[str, str, int, str], list[Mapping[Any, Any]]] = {}
-    for record in cost_frame(results).to_dict("records"):
+    for record in cost_frame(folder).to_dict("records"):
         key = (record["task"], record["device"], record["num_seeds"], record["method"])
         groups.setdefault(key, []).append(record)
     order = sorted(groups, key=lambda key: (key[0] != PAPER_TASK, *key[:3], theme.method_order(key[3])))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pcbf_analysis import theme
-from pcbf_analysis.records import Results, run_records
+from pcbf_analysis.control import Run
+from pcbf_analysis.results import Results
 from pcbf_analysis.tables.form import Column, Table
-from pcbf_core.records import RunRecord
+from pcbf_records.layout import CONTROL_EVALUATIONS
 
 TITLE = "Hyperparameters per domain"
 CAPTION = (
@@ -20,7 +21,7 @@ CAPTION = (
     "temperature (IQL). The csv has every setting of every method with what the paper prints, why another value is "
     "used, and what the runs of this folder recorded."
 )
-INPUTS = ("runs",)
+INPUTS = (CONTROL_EVALUATIONS,)
 SYMBOLS = (  # method, setting, symbol
     ("iql", "inverse_temperature", "α"),
     ("fql", "distillation_weight", "α"),
@@ -40,7 +41,7 @@ DETAILS = tuple(
 
 def compute(results: Results) -> Table:
     """One row per domain; the csv has one per domain, method and setting."""
-    settings, records = results.method_settings(), run_records(results)
+    settings, records = results.method_settings(), results.control.suite
     headings = {target: printed for printed, target in settings["headings"].items()}
     rows, details = [], []
     for domain, entry in settings["domains"].items():
@@ -98,11 +99,16 @@ def reason(settings: Mapping[str, Any], entry: Mapping[str, Any], printed_as: st
     return settings["reason_texts"][key] if key else None
 
 
-def recorded(records: list[RunRecord], domain: str, method: str, setting: str) -> str | None:
+def is_of(entry: str, run: Run) -> bool:
+    """Whether an entry of config/methods.yaml holds for a run: it is named after its domain, or begins its task."""
+    return run.domain == entry or run.task.startswith(f"{entry}-")
+
+
+def recorded(records: Sequence[Run], domain: str, method: str, setting: str) -> str | None:
     """The values that this folder's runs of the method on the domain were made with."""
     values = {
         shown(record.config["agent"][setting]): None
         for record in records
-        if record.method == method and record.task.startswith(f"{domain}-") and setting in record.config["agent"]
+        if record.method == method and is_of(domain, record) and setting in record.config["agent"]
     }
     return "; ".join(values) or None

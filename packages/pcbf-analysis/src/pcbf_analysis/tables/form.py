@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pcbf_analysis import theme
-from pcbf_analysis.records import short_task
+from pcbf_analysis.results import short_task
 
 MISSING = "–"  # how an absent value is shown; in csv the cell is empty
 RELATIONS = {"<=": "≤", ">=": "≥", "==": "="}
@@ -99,7 +99,7 @@ def shown(value: Any, column: Column) -> str:
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if column.name == "env":
-        return theme.ENVIRONMENTS[value].label if value in theme.ENVIRONMENTS else str(value)
+        return theme.PROCESSES[value].label if value in theme.PROCESSES else str(value)
     if column.name == "method":
         return theme.METHODS[value].label if value in theme.METHODS else str(value)
     if column.name == "task":

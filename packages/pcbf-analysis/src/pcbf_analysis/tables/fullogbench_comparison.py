@@ -6,13 +6,14 @@ import math
 from typing import Any
 
 from pcbf_analysis import statistics
-from pcbf_analysis.records import Results, task_domain
+from pcbf_analysis.results import Results
 from pcbf_analysis.tables.form import Column, Score, Table
 from pcbf_analysis.tables.scores import (
     PAPER_METHODS,
     Suite,
     bold_note,
     data_note,
+    domain_of,
     load_suite,
     method_columns,
     paper_cells,
@@ -20,6 +21,7 @@ from pcbf_analysis.tables.scores import (
     shown_tasks,
     wanted_seeds,
 )
+from pcbf_records.layout import CONTROL_EVALUATIONS
 
 TITLE = "Scores on every task"
 CAPTION = (
@@ -28,7 +30,7 @@ CAPTION = (
     "cell without runs; what stands in brackets says which seeds are missing or diverged. The csv adds the 95 % "
     "bootstrap interval over seeds and episodes, the interquartile mean and the paper's cell."
 )
-INPUTS = ("runs",)
+INPUTS = (CONTROL_EVALUATIONS,)
 DETAILS = (
     Column("task", "Task", is_number=False),
     Column("domain", "Domain", is_number=False),
@@ -55,7 +57,8 @@ def compute(results: Results) -> Table:
         bold = statistics.within_best([statistics.mean(suite.seeds(task, method)) for method in PAPER_METHODS])
         cells = list(zip(PAPER_METHODS, bold, strict=True))
         rows.append((task, *(score(suite, task, method, wanted, strong) for method, strong in cells)))
-        details += [detail(suite, task, method, strong, paper.get((task, method))) for method, strong in cells]
+        domain = domain_of(results, task)
+        details += [detail(suite, task, domain, method, strong, paper.get((task, method))) for method, strong in cells]
     columns = (Column("task", "Task", is_number=False), *method_columns(PAPER_METHODS))
     note = f"{data_note(results, suite, tasks)} {bold_note(reported, 'task')}"
     return Table(columns, tuple(rows), note, Table(DETAILS, tuple(details)), is_dense=True)
@@ -69,13 +72,13 @@ def score(suite: Suite, task: str, method: str, wanted: int, is_bold: bool) -> S
 
 
 def detail(
-    suite: Suite, task: str, method: str, is_bold: bool, paper: tuple[float, float, bool, bool] | None
+    suite: Suite, task: str, domain: str, method: str, is_bold: bool, paper: tuple[float, float, bool, bool] | None
 ) -> tuple[Any, ...]:
     """A cell with all its statistics."""
     seeds = suite.seeds(task, method)
     return (
         task,
-        task_domain(task),
+        domain,
         method,
         "+".join(sorted(suite.sources.get(task, ()))) or None,
         statistics.mean(seeds),

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pcbf_analysis import theme
-from pcbf_analysis.records import Results, run_records
+from pcbf_analysis.control import Run
+from pcbf_analysis.results import Results
 from pcbf_analysis.tables.form import Column, Table, without
 from pcbf_core.pcbf import PCBFConfig
-from pcbf_core.records import RunRecord
+from pcbf_records.layout import CONTROL_EVALUATIONS
 
 TITLE = "Common hyperparameters"
 CAPTION = (
@@ -20,7 +21,7 @@ CAPTION = (
     "differ. Layer norm in the actor is off in FQL, IQL and FloQ, and FloQ takes 8 flow steps, as in the code that "
     "their published results were made with."
 )
-INPUTS = ("runs",)
+INPUTS = (CONTROL_EVALUATIONS,)
 DETAILS = (
     Column("name", "Hyperparameter", is_number=False, share=0.26),
     Column("setting", "Setting", is_number=False),
@@ -61,7 +62,7 @@ SOURCES = {
 
 def compute(results: Results) -> Table:
     """One row per hyperparameter of the paper's table."""
-    records = run_records(results)
+    records = results.control.suite
     defaults = {"agent": dataclasses.asdict(PCBFConfig()), "run": results.scale_settings("paper")["control"]["run"]}
     printed = results.paper_table("hyperparameters")
     rows = []
@@ -82,7 +83,7 @@ def spoken(source: Source, value: Any) -> str:
     return ("Yes" if value else "No") if isinstance(value, bool) else str(value)
 
 
-def in_runs(source: Source, records: Iterable[RunRecord]) -> str:
+def in_runs(source: Source, records: Iterable[Run]) -> str:
     """The values that runs recorded, with the methods of each where there is more than one."""
     found: dict[str, dict[str, None]] = {}
     for record in records:

@@ -17,7 +17,7 @@ from scipy import stats
 
 from pcbf_analysis import statistics
 from pcbf_analysis.figures.common import panel_title
-from pcbf_analysis.records import Results, Setting, chosen_coefficient, recorded_w1, short_task
+from pcbf_analysis.results import Results, Setting, chosen_coefficient, recorded_w1, short_task
 from pcbf_analysis.statistics import UNKNOWN, Interval
 from pcbf_analysis.tables.cost import (
     PAPER_TASK,
@@ -30,6 +30,7 @@ from pcbf_analysis.tables.cost import (
 )
 from pcbf_analysis.tables.form import Column, Table, without
 from pcbf_analysis.tables.scores import PAPER_SCALE, Suite, load_suite
+from pcbf_records.layout import CONTROL_EVALUATIONS, TOY_W1
 
 TITLE = "Ours minus the paper's, cell by cell"
 CAPTION = (
@@ -41,7 +42,7 @@ CAPTION = (
     "at a smaller scale are not comparable, nor is cost on another device. The table lists the cells that we have; the "
     "csv all of the paper's."
 )
-INPUTS = ("toy/w1.csv", "runs", "cost")
+INPUTS = (TOY_W1, CONTROL_EVALUATIONS, "cost")
 VERDICTS = ("consistent", "higher", "lower", "undecided", "not comparable", "missing")
 DETAILS = (
     Column("table", "Table", is_number=False),
@@ -251,7 +252,7 @@ def score_obstacle(results: Results, suite: Suite, tasks: list[str]) -> str:
 
 def cost_comparisons(results: Results) -> Iterator[Comparison]:
     """tab:cost: time and memory relative to IQL on the paper's task, or on the first one that was measured."""
-    costs = measured_costs(results)
+    costs = measured_costs(results.root)
     measured = {cost.method: cost for cost in costs if cost.group == costs[0].group}
     base = measured.get(REFERENCE)
     for method, (time, memory) in paper_costs(results).items():

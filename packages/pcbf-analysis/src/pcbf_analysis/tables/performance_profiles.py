@@ -7,16 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from pcbf_analysis import statistics
-from pcbf_analysis.records import Floats, Results, is_adroit
+from pcbf_analysis.results import Results
 from pcbf_analysis.tables.form import Column, Table
 from pcbf_analysis.tables.scores import Suite, data_note, load_suite
+from pcbf_records.layout import CONTROL_EVALUATIONS
+from pcbf_records.toy import Floats
 
 TITLE = "Performance profiles as numbers"
 CAPTION = (
     "Share of runs that score above a threshold, every task counting the same. A method that lacks a task of its suite "
     "is left out there. The csv has the whole curves with their 95 % stratified-bootstrap bands."
 )
-INPUTS = ("runs",)
+INPUTS = (CONTROL_EVALUATIONS,)
 SUITES = {"OGBench": "success rate", "Adroit": "normalised return"}
 THRESHOLDS = np.linspace(0, 100, 51)
 SHOWN = (0, 20, 40, 60, 80, 98)
@@ -55,7 +57,7 @@ def profiles(suite: Suite) -> list[Profile]:
     """The profiles of all methods that have every task of a suite; low and high are nan below two seeds."""
     found = []
     for name in SUITES:
-        tasks = [task for task in suite.tasks if is_adroit(task) == (name == "Adroit")]
+        tasks = [task for task in suite.tasks if (suite.suites[task] == "adroit") == (name == "Adroit")]
         for method in suite.methods:
             seeds = [suite.seeds(task, method) for task in tasks]
             if not tasks or not all(map(len, seeds)):

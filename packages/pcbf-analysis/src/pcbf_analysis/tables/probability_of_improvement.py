@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from pcbf_analysis import statistics
-from pcbf_analysis.records import Results
+from pcbf_analysis.results import Results
 from pcbf_analysis.tables.form import Column, Table
 from pcbf_analysis.tables.scores import Suite, data_note, load_suite
+from pcbf_records.layout import CONTROL_EVALUATIONS
 
 TITLE = "Probability that PCBF improves on another method"
 CAPTION = (
@@ -17,7 +18,7 @@ CAPTION = (
     "both have runs of; a tie counts one half. The 95 % interval is by the stratified bootstrap (seeds drawn within "
     "tasks). Likely says whether it lies wholly above one half. The csv has all pairs of methods."
 )
-INPUTS = ("runs",)
+INPUTS = (CONTROL_EVALUATIONS,)
 OURS = "pcbf"
 _NUMBERS = (
     Column("probability", "Probability", digits=2),

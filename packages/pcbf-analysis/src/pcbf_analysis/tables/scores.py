@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from pcbf_analysis import statistics, theme
-from pcbf_analysis.records import Floats, Results, run_records, task_domain
+from pcbf_analysis.results import Results
 from pcbf_analysis.tables.form import Column
+from pcbf_records.toy import Floats
 
 PAPER_SCALE = "paper"
 PAPER_METHODS = ("iqn", "codac", "floq", "fql", "iql", "value_flows", "pcbf")  # the columns of the paper's tables
@@ -32,6 +33,7 @@ class Suite:
       scores: of the finished seeds of each cell, ordered by seed.
       episodes: scores of the episodes behind them, one array per finished seed.
       diverged: how many seeds of a cell diverged.
+      suites: the suite of each task.
       sources: where the data of each task come from.
     """
 
@@ -41,6 +43,7 @@ class Suite:
     episodes: Mapping[Cell, tuple[Floats, ...]]
     diverged: Mapping[Cell, int]
     sources: Mapping[str, frozenset[str]]
+    suites: Mapping[str, str]
 
     def seeds(self, task: str, method: str) -> Floats:
         return self.scores.get(Cell(task, method), np.empty(0))
@@ -62,21 +65,21 @@ class Suite:
         return max((len(self.seeds(*cell)) + self.num_diverged(*cell) for cell in cells), default=0)
 
 
-def load_suite(results: Results) -> Suite:
-    """The runs of a results folder; tasks in the paper's order, others after them by name."""
+def load_suite(results: Results, change: str = "") -> Suite:
+    """The runs of a results folder, or those of one ablation; tasks in the paper's order, others after them by name."""
     scores: dict[Cell, list[float]] = {}
     episodes: dict[Cell, list[Floats]] = {}
     diverged: dict[Cell, int] = {}
     sources: dict[str, set[str]] = {}
-    for record in run_records(results):
-        cell = Cell(record.task, record.method)
-        sources.setdefault(record.task, set()).add(str(record.dataset.get("source", "unknown")))
-        if record.score is None:
+    runs = results.control.of_change(change)
+    for run in runs:
+        cell = Cell(run.task, run.method)
+        sources.setdefault(run.task, set()).add(run.source)
+        if not run.final:
             diverged[cell] = diverged.get(cell, 0) + 1
             continue
-        last = record.evaluations[-record.num_final_evaluations :]
-        scores.setdefault(cell, []).append(record.score)
-        episodes.setdefault(cell, []).append(np.concatenate([evaluation.scores for evaluation in last]))
+        scores.setdefault(cell, []).append(run.score)
+        episodes.setdefault(cell, []).append(run.episodes)
     cells = {*scores, *diverged}
     paper = list(dict.fromkeys(results.paper_table("fullogbench_comparison")["task"]))
     return Suite(
@@ -86,6 +89,7 @@ def load_suite(results: Results) -> Suite:
         episodes={cell: tuple(arrays) for cell, arrays in episodes.items()},
         diverged=diverged,
         sources={task: frozenset(names) for task, names in sources.items()},
+        suites={run.task: run.suite for run in runs},
     )
 
 
@@ -158,9 +162,16 @@ def method_columns(methods: Iterable[str]) -> tuple[Column, ...]:
     return tuple(Column(method, theme.METHODS[method].label) for method in methods)
 
 
-def domain_tasks(tasks: Iterable[str]) -> dict[str, list[str]]:
+def domain_tasks(results: Results, tasks: Iterable[str]) -> dict[str, list[str]]:
     """Tasks by domain, in their order."""
     domains: dict[str, list[str]] = {}
     for task in tasks:
-        domains.setdefault(task_domain(task), []).append(task)
+        domains.setdefault(domain_of(results, task), []).append(task)
     return domains
+
+
+def domain_of(results: Results, task: str) -> str:
+    """The row of tab:aggregated that a task belongs to: `cube-double-play`, `adroit`, …"""
+    known = results.sheets.tasks.get(task)
+    own = next((run.domain for run in results.control.runs if run.task == task), task)
+    return known.domain if known else own

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pcbf_analysis import statistics
-from pcbf_analysis.records import Results, run_records
+from pcbf_analysis.results import Results
 from pcbf_analysis.tables.cost import measured_costs
 from pcbf_analysis.tables.form import Column, Table
 from pcbf_analysis.tables.scores import Cell, Suite, data_note, load_suite
+from pcbf_records.layout import CONTROL_EVALUATIONS, ablation
 
 TITLE = "What changing one setting does to score and cost"
 CAPTION = (
@@ -21,7 +21,7 @@ CAPTION = (
     "gradient step, compilation included, and depends on what else the machine did; a change is shown as faster or "
     "slower than the suite's setting by the ratio of the two."
 )
-INPUTS = ("runs", "ablations", "cost")
+INPUTS = (CONTROL_EVALUATIONS, "cost")
 COLUMNS = (
     Column("task", "Task", is_number=False),
     Column("method", "Method", is_number=False),
@@ -42,27 +42,21 @@ COLUMNS = (
 
 def compute(results: Results) -> Table:
     """One row per task and method that was trained with a setting changed."""
-    suite, times, agents = load_suite(results), milliseconds(results), agent_settings(results)
-    folders = sorted((results.root / "ablations").glob("*=*"), key=_order)
-    rows = [row for folder in folders for row in changed_rows(replace(results, root=folder), suite, times, agents)]
+    suite, times, agents = load_suite(results), milliseconds(results.root), agent_settings(results)
+    rows = [row for change in results.control.changes for row in changed_rows(results, change, suite, times, agents)]
     return Table(COLUMNS, tuple(rows), data_note(results, suite, suite.tasks), is_dense=True)
 
 
-def _order(folder: Path) -> tuple[str, float, str]:
-    """By setting, then by value, as a number where it is one."""
-    setting, _, value = folder.name.partition("=")
-    try:
-        return setting, float(value), value
-    except ValueError:
-        return setting, math.inf, value
-
-
 def changed_rows(
-    changed: Results, suite: Suite, suite_times: Mapping[Cell, float], agents: Mapping[Cell, Mapping[str, Any]]
+    results: Results,
+    change: str,
+    suite: Suite,
+    suite_times: Mapping[Cell, float],
+    agents: Mapping[Cell, Mapping[str, Any]],
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of one change, in the folder ablations/<setting>=<value>, beside what the suite's own runs gave."""
-    setting, _, value = changed.root.name.partition("=")
-    ours, times = load_suite(changed), milliseconds(changed)
+    """The rows of one change, `<setting>=<value>`, beside what the suite's own runs gave."""
+    setting, _, value = change.partition("=")
+    ours, times = load_suite(results, change), milliseconds(results.root / ablation(change))
     for task in ours.tasks:
         for method in ours.methods:
             cell, seeds, base = Cell(task, method), ours.seeds(task, method), suite.seeds(task, method)
@@ -76,11 +70,11 @@ def changed_rows(
             )
 
 
-def milliseconds(results: Results) -> dict[Cell, float]:
+def milliseconds(folder: Path) -> dict[Cell, float]:
     """Time of a gradient step by task and method; of the last group, should there be several."""
-    return {Cell(cost.task, cost.method): cost.milliseconds for cost in measured_costs(results)}
+    return {Cell(cost.task, cost.method): cost.milliseconds for cost in measured_costs(folder)}
 
 
 def agent_settings(results: Results) -> dict[Cell, Mapping[str, Any]]:
     """The agent's settings in the suite's own runs, by task and method."""
-    return {Cell(run.task, run.method): run.config["agent"] for run in run_records(results)}
+    return {Cell(run.task, run.method): run.config["agent"] for run in results.control.suite}

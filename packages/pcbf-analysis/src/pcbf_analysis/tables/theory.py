@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pcbf_analysis.records import Results
+from pcbf_analysis.results import Results
 from pcbf_analysis.tables.form import Column, Table
 
 THEORY_CAPTION = (

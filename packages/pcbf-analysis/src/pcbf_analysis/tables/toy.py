@@ -8,16 +8,9 @@ from typing import Any
 import pandas as pd
 
 from pcbf_analysis import theme
-from pcbf_analysis.records import (
-    ENVIRONMENTS,
-    Results,
-    Setting,
-    chosen_coefficient,
-    evaluation_settings,
-    recorded_w1,
-    reported_w1,
-)
+from pcbf_analysis.results import Results, Setting, chosen_coefficient, evaluation_settings, recorded_w1, reported_w1
 from pcbf_analysis.tables.form import Column, Table
+from pcbf_records.toy import PROCESSES
 
 TOY_W1_CAPTION = (
     "W1 distance between the learned and the exact return law: mean and sample standard deviation over seeds. Value "
@@ -50,13 +43,13 @@ def toy_w1(results: Results) -> Table:
     w1, paper = results.w1(), results.paper_w1()
     chosen = {
         (env, method): chosen_coefficient(w1, env, method)
-        for env in ENVIRONMENTS
+        for env in PROCESSES
         for method in ("pcbf", "pcbf-independent")
     }
     rows = []
     for setting in evaluation_settings():
         cells: list[tuple[str, float | None]] = [
-            (method, chosen[setting.env, method]) for method in ("pcbf", "pcbf-independent")
+            (method, chosen[setting.process, method]) for method in ("pcbf", "pcbf-independent")
         ]
         cells += [("value_flows", dcfm) for dcfm in theme.VALUE_FLOWS_SHADES]
         rows += [w1_row(setting, method, coefficient, w1, paper) for method, coefficient in cells]
@@ -68,7 +61,7 @@ def toy_w1_sweep(results: Results) -> Table:
     w1, paper = results.w1(), results.paper_w1()
     rows = []
     for setting in evaluation_settings():
-        here = w1[(w1["env"] == setting.env) & (w1["state"] == setting.state)]
+        here = w1[(w1["env"] == setting.process) & (w1["state"] == setting.state)]
         for method in ("pcbf", "pcbf-independent", "value_flows"):
             coefficients = sorted({float(value) for value in here.loc[here["method"] == method, "coefficient"]})
             rows += [w1_row(setting, method, value, w1, paper) for value in coefficients or [None]]
@@ -85,7 +78,7 @@ def w1_row(
     reported = reported_w1(paper, setting, method, coefficient)
     both = len(seeds) > 0 and math.isfinite(reported)
     return (
-        setting.env,
+        setting.process,
         setting.state,
         method,
         math.nan if coefficient is None else coefficient,

@@ -1,14 +1,14 @@
-"""`pcbf-lease N -- COMMAND`: run a command with N graphics cards of its own.
+"""`pcbf-lease N -- COMMAND`: run a command with N GPUs of its own.
 
-Cards are leased by locks on files named after the card's id (UUID), in a folder of this machine. A lock belongs to
+GPUs are leased by locks on files named after the GPU's id (UUID), in a folder of this machine. A lock belongs to
 the command (it is inherited when this process becomes the command) and the kernel frees it when that process is gone,
 killed or not. Indices would not do: they count from what CUDA_VISIBLE_DEVICES leaves, so that the same number means
-different cards to different callers.
+different GPUs to different callers.
 
-  PCBF_GPUS           ids of the cards, separated by commas, instead of asking nvidia-smi
-  PCBF_JOBS_PER_GPU   commands that may share a card (default 1)
+  PCBF_GPUS           ids of the GPUs, separated by commas, instead of asking nvidia-smi
+  PCBF_JOBS_PER_GPU   commands that may share a GPU (default 1)
   PCBF_LOCK_DIR       folder of the locks (default pcbf-gpu-locks in the folder for temporary files)
-  PCBF_ALLOW_CPU=1    let a command that needs a card run on the CPU
+  PCBF_ALLOW_CPU=1    let a command that needs a GPU run on the CPU
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from pcbf_baselines.locks import open_lock, try_lock
+from pcbf_records.locks import open_lock, try_lock
 
 CPU = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
 POLL_SECONDS = 0.2
 
 
 class LeaseError(RuntimeError):
-    """No card can be had; the message says why and what to do."""
+    """No GPU can be had; the message says why and what to do."""
 
 
 def visible_devices(environment: Mapping[str, str]) -> list[str]:
-    """Ids of the cards this process may use, in order; empty without any."""
+    """Ids of the GPUs this process may use, in order; empty without any."""
     if environment.get("PCBF_GPUS"):
         return environment["PCBF_GPUS"].split(",")
     command = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
@@ -50,10 +50,10 @@ def visible_devices(environment: Mapping[str, str]) -> list[str]:
 
 
 def acquire(devices: Sequence[str], count: int, slots: int, folder: Path) -> dict[str, IO[str]]:
-    """Open locks of `count` different cards by id; all or nothing, so that two callers never wait for each other."""
+    """Open locks of `count` different GPUs by id; all or nothing, so that two callers never wait for each other."""
     while True:
         leased: dict[str, IO[str]] = {}
-        for slot in range(slots):  # an idle card before a shared one
+        for slot in range(slots):  # an idle GPU before a shared one
             for device in devices:
                 if len(leased) < count and device not in leased:
                     file = open_lock(folder / f"{device.replace('/', '_')}.{slot}.lock")
@@ -72,8 +72,8 @@ def leased_environment(count: int, needed: int, environment: Mapping[str, str], 
     """What to set in the environment of the command; locks stay open in this process and what it becomes.
 
     Args:
-      count: cards the scheduler grants, 0 for none.
-      needed: cards the command asks for; if positive, the CPU is refused unless PCBF_ALLOW_CPU=1.
+      count: GPUs the scheduler grants, 0 for none.
+      needed: GPUs the command asks for; if positive, the CPU is refused unless PCBF_ALLOW_CPU=1.
     """
     if "SLURM_JOB_ID" in environment and count:
         shown = environment.get("CUDA_VISIBLE_DEVICES")
@@ -82,13 +82,13 @@ def leased_environment(count: int, needed: int, environment: Mapping[str, str], 
             return {}
     devices = visible_devices(environment) if count else []
     if not devices:
-        why = "no graphics card is visible" if count else "no graphics card was granted (gpu=0)"
+        why = "no GPU is visible" if count else "no GPU was granted (gpu=0)"
         if needed and environment.get("PCBF_ALLOW_CPU") != "1":
             raise LeaseError(f"{why}, and this scale is not meant for the CPU; set PCBF_ALLOW_CPU=1 to train there.")
-        print(f"pcbf-lease: {why if needed else 'no graphics card is asked for'}; training on the CPU", file=log)
+        print(f"pcbf-lease: {why if needed else 'no GPU is asked for'}; running on the CPU", file=log)
         return dict(CPU)
     if count > len(devices):
-        raise LeaseError(f"{count} graphics cards are asked for, {len(devices)} are visible: {', '.join(devices)}.")
+        raise LeaseError(f"{count} GPUs are asked for, {len(devices)} are visible: {', '.join(devices)}.")
     slots = int(environment.get("PCBF_JOBS_PER_GPU", "1"))
     default = Path(tempfile.gettempdir()) / "pcbf-gpu-locks"
     leased = acquire(devices, count, slots, Path(environment.get("PCBF_LOCK_DIR", default)))
@@ -104,14 +104,14 @@ _KEPT: list[IO[str]] = []  # open files are locks: they must not be closed befor
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Become the command; an exit code only if there is no card for it."""
+    """Become the command; an exit code only if there is no GPU for it."""
     parser = argparse.ArgumentParser(
         prog="pcbf-lease",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("count", type=int, help="cards granted to the command; 0 runs it on the CPU")
-    parser.add_argument("--needed", type=int, help="cards the command should have (default: as granted)")
+    parser.add_argument("count", type=int, help="GPUs granted to the command; 0 runs it on the CPU")
+    parser.add_argument("--needed", type=int, help="GPUs the command should have (default: as granted)")
     parser.add_argument("command", nargs="+", help="the command, after --")
     options = parser.parse_args(arguments)
     needed = options.count if options.needed is None else options.needed

@@ -1,12 +1,10 @@
 """The plan of the control suite: which method trains on which task with which seeds, and what each job is told.
 
-Tasks come from config/tasks.tsv (the paper's) and config/extra_tasks.tsv, methods from config/methods.tsv, their
-settings per domain from config/methods.yaml. Nothing here imports JAX.
+Nothing here imports JAX.
 """
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,141 +12,48 @@ from typing import Any
 
 import yaml
 
-from pcbf_analysis.settings import OVERRIDE_SOURCE, Settings, SettingsError, load_scales, selection, suggestion
+from pcbf_experiments.campaign.settings import OVERRIDE_SOURCE, Settings, SettingsError, load_scales, selection
+from pcbf_records import layout
+from pcbf_records.canonical import suggestion
+from pcbf_records.sheets import Sheets, Task, domain_settings, load_sheets
 
 PAPER = "paper"  # in place of a list of tasks: all tasks of the paper
 ABLATED = "pcbf"  # whose control weight the ablation varies
 
 
 @dataclass(frozen=True)
-class TaskRow:
-    """What the plan needs to know of a task (one row of the task sheets)."""
-
-    name: str
-    dataset: str
-    domain: str
-    kind: str
-    discount: float
-    steps: int
-    seeds: int
-
-
-@dataclass(frozen=True)
-class MethodRow:
-    """One row of config/methods.tsv."""
-
-    name: str
-    title: str
-    visual: bool
-    version: int
-
-
-@dataclass(frozen=True)
-class Sheets:
-    """Tasks, methods and their settings per domain, as config/ holds them."""
-
-    tasks: Mapping[str, TaskRow]
-    paper_tasks: tuple[str, ...]
-    methods: Mapping[str, MethodRow]
-    domains: Mapping[str, Any]
-
-    def domain_settings(self, task: TaskRow, method: str) -> Settings:
-        """Settings of a method on the domain of `task`, the domain's discount included; empty where there are none."""
-        names = [task.domain, *sorted((name for name in self.domains if task.name.startswith(f"{name}-")), key=len)]
-        entry = next((self.domains[name] for name in reversed(names) if name in self.domains), None)
-        if entry is None or method == "random":
-            return {}
-        return {"discount": entry["discount"], **entry["methods"].get(method, {})}
-
-
-@dataclass(frozen=True)
 class TrainJob:
-    """A group of seeds of one method on one task; `variant` is the folder of an ablation, or empty."""
+    """A group of seeds of one method on one task; `change` is that of an ablation, `<setting>=<value>`, or empty."""
 
     task: str
     method: str
     seeds: tuple[int, ...]
-    variant: str = ""
+    change: str = ""
 
     @property
     def group(self) -> str:
-        return group_name(self.seeds)
+        return layout.group_name(self.seeds)
 
     @property
-    def change(self) -> str:
-        """What an ablation changes, `<setting>=<value>`."""
-        return self.variant.removeprefix("ablations/").rstrip("/")
+    def folder(self) -> str:
+        """Its results folder inside that of the scale."""
+        return layout.ablation(self.change) if self.change else "."
 
-    @property
-    def receipt(self) -> str:
-        """Path, inside a results directory, of what the job declares as its output."""
-        return f"{self.variant}receipts/{self.task}/{self.method}/{self.group}.json"
+    def files(self, results: Path | str = "") -> layout.JobFiles:
+        """Its files, in the results folder of the scale."""
+        return layout.JobFiles.of_seeds(Path(results) / self.folder, self.task, self.method, self.seeds)
 
     @property
     def records(self) -> list[str]:
-        """Paths of the run records, one per seed."""
-        return [f"{self.variant}runs/{self.task}/{self.method}/seed{seed}.json" for seed in self.seeds]
-
-    @property
-    def progress(self) -> str:
-        """Path of the file that says how far the job is."""
-        return f"{self.variant}progress/train-{self.task}-{self.method}-{self.group}.json"
-
-    @property
-    def failure(self) -> str:
-        """Path of the file that says why the job failed, if it did."""
-        return f"{self.variant}failures/train-{self.task}-{self.method}-{self.group}.json"
-
-
-def group_name(seeds: Sequence[int]) -> str:
-    return "seeds" + "-".join(map(str, seeds))
-
-
-def group_seeds(group: str) -> tuple[int, ...]:
-    """The seeds of a group's name."""
-    return tuple(map(int, group.removeprefix("seeds").split("-")))
-
-
-def variant_folder(setting: str, value: float) -> str:
-    return f"ablations/{setting}={value:g}/"
+        """Names, inside the results folder of the scale, of the run and evaluation records of its seeds."""
+        files = self.files()
+        return [path.as_posix() for seed in self.seeds for path in (files.record(seed), files.evaluations(seed))]
 
 
 def changed_settings(change: str) -> Settings:
     """The setting that `<setting>=<value>` changes; values are written as in YAML."""
     setting, _, value = change.partition("=")
     return {setting: yaml.safe_load(value)}
-
-
-def load_sheets(root: str | Path) -> Sheets:
-    """The sheets under <root>/config."""
-    config = Path(root) / "config"
-    paper, extra = (_task_rows(config / f"{name}.tsv") for name in ("tasks", "extra_tasks"))
-    methods = {
-        row["method"]: MethodRow(row["method"], row["title"], row["visual"] == "1", int(row["version"]))
-        for row in _rows(config / "methods.tsv")
-    }
-    domains = yaml.safe_load((config / "methods.yaml").read_text(encoding="utf-8"))["domains"]
-    return Sheets({**paper, **extra}, tuple(paper), methods, domains)
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t"))
-
-
-def _task_rows(path: Path) -> dict[str, TaskRow]:
-    return {
-        row["task"]: TaskRow(
-            name=row["task"],
-            dataset=row["dataset"],
-            domain=row["domain"],
-            kind=row["kind"],
-            discount=float(row["discount"]),
-            steps=int(row["steps"]),
-            seeds=int(row["seeds"]),
-        )
-        for row in _rows(path)
-    }
 
 
 def check_names(settings: Settings, sheets: Sheets, source: str) -> None:
@@ -185,7 +90,7 @@ def control_jobs(settings: Settings, sheets: Sheets) -> list[TrainJob]:
         job
         for task in map(sheets.tasks.__getitem__, tasks)
         for method in control["methods"]
-        if task.kind != "pixel" or sheets.methods[method].visual
+        if not task.is_pixel or sheets.methods[method].visual
         for job in _groups(task, method, control)
     ]
 
@@ -197,14 +102,14 @@ def ablation_jobs(settings: Settings, sheets: Sheets) -> list[TrainJob]:
         job
         for weight in control["ablations"]["control_weights"]
         for task in map(sheets.tasks.__getitem__, control["ablations"]["tasks"])
-        for job in _groups(task, ABLATED, control, variant_folder("control_weight", weight))
+        for job in _groups(task, ABLATED, control, f"control_weight={weight:g}")
     ]
 
 
-def _groups(task: TaskRow, method: str, control: Settings, variant: str = "") -> Iterator[TrainJob]:
+def _groups(task: Task, method: str, control: Settings, change: str = "") -> Iterator[TrainJob]:
     seeds = range(task.seeds if control["num_seeds"] is None else control["num_seeds"])
     for group in _batched(seeds, control["seeds_per_job"]):
-        yield TrainJob(task.name, method, group, variant)
+        yield TrainJob(task.name, method, group, change)
 
 
 def _batched(seeds: range, size: int) -> Iterator[tuple[int, ...]]:
@@ -214,17 +119,25 @@ def _batched(seeds: range, size: int) -> Iterator[tuple[int, ...]]:
 def train_job(settings: Settings, sheets: Sheets, task: str, method: str, change: str | None = None) -> Settings:
     """What one training job depends on: how it runs, and the method's settings in the order in which they apply.
 
-    These are the domain's, then the scale's for every method that has them, then the scale's for this method, then
-    the one that an ablation changes.
+    How it is judged is no part of that, so that other episodes train nothing.
+
+    The method's settings are the domain's, then the scale's for every method that has them, then the scale's for this
+    method, then the one that an ablation changes.
     """
     control = settings["control"]
+    run = {name: value for name, value in control["run"].items() if name != "evaluation"}
     changed = {} if change is None else changed_settings(change)
     return {
-        "run": {**control["run"], "steps": control["run"]["steps"] or sheets.tasks[task].steps},
-        "domain": sheets.domain_settings(sheets.tasks[task], method),
+        "run": {**run, "steps": run["steps"] or sheets.tasks[task].steps},
+        "domain": domain_settings(sheets.domains, sheets.tasks[task], method),
         "default": control["method_settings"]["default"],
         "method": {**control["method_settings"].get(method, {}), **changed},
     }
+
+
+def evaluate_job(settings: Settings) -> Settings:
+    """What one evaluation job depends on, besides the snapshots: how agents are judged."""
+    return settings["control"]["run"]["evaluation"]
 
 
 def data_folder(settings: Settings) -> str:
@@ -262,7 +175,7 @@ def select(jobs: Sequence[TrainJob], sheets: Sheets, selection: Mapping[str, Seq
 
 
 def control_names(settings: Settings, sheets: Sheets) -> list[str]:
-    """Paths, inside a results directory, of the run records that the control suite and ablations of a scale have."""
+    """Names, inside a results folder, of the records that the control suite and ablations of a scale have."""
     return [name for job in [*control_jobs(settings, sheets), *ablation_jobs(settings, sheets)] for name in job.records]
 
 

@@ -1,59 +1,26 @@
-"""Promotion of a finished scale to results/published, and the comparison of a run with what is published."""
+"""Promotion of a finished scale to results/published: `pcbf-publish`."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
 
-import numpy as np
-import pandas as pd
 import yaml
-from scipy import stats
 
-from pcbf_analysis.control import load_sheets
-from pcbf_analysis.provenance import (
-    MANIFEST,
-    dump_json,
-    faults,
-    is_cost,
-    is_picture,
-    is_run,
-    read_manifest,
-    record_names,
-    run_name,
-    write_text,
-)
-from pcbf_analysis.settings import DEFAULT_SCALE, ENVIRONMENTS, METHODS, SCALES, differences, load_scale, suggestion
-from pcbf_core.files import atomic_write
-
-Verdict = Literal["identical", "agrees", "differs"]
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)  # from best to worst
+from pcbf_experiments.campaign.manifest import faults, read_manifest, record_names
+from pcbf_experiments.campaign.settings import DEFAULT_SCALE, SCALES, load_scale
+from pcbf_records.canonical import differences, suggestion
+from pcbf_records.files import atomic_write
+from pcbf_records.layout import MANIFEST, RECORD_FOLDERS, REPORT, published_folder, scale_folder
+from pcbf_records.sheets import load_sheets
 
 FINISH = {"smoke": "make quick", "laptop": "make reproduce", "paper": "snakemake --cores all --config scale=paper"}
-STANDARD_ERRORS = 2.0  # a mean agrees if it is this many combined standard errors away, or less,
-FLOOR = {"w1": 0.01, "loss_std": 0.01, "score": 1.0}  # and this much more, in units of the quantity
-WORST_SHOWN = 5
-RECORD_FOLDERS = ("toy", "theory", "runs", "ablations", "cost", "renders")
-MACHINE_DEPENDENT = {
-    "cost",
-    "paper_comparison",
-    "setting_effects",
-    "ogbench",
-}  # show what the machine decides
-NOT_COMPARED = {"code", "versions"}  # of a training run: who ran it, not what came out
 
 
 class PublishError(RuntimeError):
     """Why a scale cannot be published, and what to do."""
-
-
-# --- publishing ---------------------------------------------------------------------------------------------------
 
 
 def publish(root: Path, scale: str) -> Path:
@@ -62,7 +29,7 @@ def publish(root: Path, scale: str) -> Path:
     Refuses a scale that is unfinished, whose records are not those of its manifest, or that was run with other
     settings than those of config/scales. Tables, figures and the report are then made from there by `dvc repro`.
     """
-    source, target = root / "results" / scale, root / "results" / "published" / scale
+    source, target = root / scale_folder(scale), root / published_folder(scale)
     check_publishable(root, scale)
     names = read_manifest(source)["records"]
     for name in [*names, MANIFEST]:
@@ -81,288 +48,22 @@ def check_publishable(root: Path, scale: str) -> None:
     listed = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))["vars"][0]["published"]
     if scale not in listed:
         raise PublishError(f"dvc.yaml rebuilds {', '.join(listed)}; add {scale} to its list `published` first.")
-    source = root / "results" / scale
-    folder = f"results/{scale}"
+    folder = scale_folder(scale)
+    source = root / folder
     file = f"config/scales/{scale}.yaml"
     settings = load_scale(root / file)
     planned = record_names(settings, load_sheets(root))
-    missing = [name for name in [*planned, MANIFEST, "report/index.html"] if not (source / name).is_file()]
+    missing = [name for name in [*planned, MANIFEST, REPORT] if not (source / name).is_file()]
     if missing:
         more = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
         raise PublishError(f"{folder} is not finished: {missing[0]}{more} missing; run `{FINISH[scale]}` first.")
     manifest = read_manifest(source)
     for phrase in faults(source, manifest, planned):
         raise PublishError(f"{folder} cannot be published: {phrase}; run `{FINISH[scale]}` again.")
-    for phrase in differences(manifest["config"]["settings"], settings):
-        raise PublishError(f"{folder} was not made with {file} ({phrase}); run `{FINISH[scale]}` again.")
-
-
-# --- comparing ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A mean over seeds beside its published value."""
-
-    quantity: str
-    where: dict[str, Any]
-    ours: float
-    published: float
-    allowed: float  # how far apart they may be: two combined standard errors and a floor
-    chance: float  # probability of being farther apart than two standard errors by the choice of seeds alone
-
-    @property
-    def excess(self) -> float:
-        """Distance over what is allowed; above 1 the cell is outside seed noise."""
-        return abs(self.ours - self.published) / self.allowed
-
-    def __str__(self) -> str:
-        where = ", ".join(f"{name} {value}" for name, value in self.where.items())
-        return f"{self.quantity} of {where}: {self.ours:.4g}, published {self.published:.4g} (± {self.allowed:.2g})"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The verdict on one file, and why."""
-
-    name: str
-    verdict: Verdict
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    settings: list[str]  # differences of settings: a, not b
-    findings: list[Finding]
-    worst: list[Cell]
-    one_sided: list[str]  # folders of ablations that only one of the two was asked for
-
-    def names(self, verdict: Verdict) -> list[Finding]:
-        return [finding for finding in self.findings if finding.verdict == verdict]
-
-
-def compare(ours: Path, published: Path) -> Comparison:
-    """What in the results folder `ours` is identical to, agrees with, or differs from the folder `published`."""
-    both = [{*read_manifest(folder)["records"]} for folder in (ours, published)]
-    names = [name for name in sorted(both[0] | both[1]) if not is_cost(name) and not is_picture(name)]  # the machine's
-    one_sided = [name for name in names if name in both[0] ^ both[1] and name.startswith("ablations/")]
-    names = [name for name in names if name not in one_sided]
-    cells = {
-        "toy/w1.csv": seed_cells(ours, published, "toy/w1.csv", "w1"),
-        "toy/loss_std.csv": seed_cells(ours, published, "toy/loss_std.csv", "loss_std"),
-        **run_cells(ours, published, [name for name in names if is_run(name)]),
-    }
-    findings = [_finding(ours, published, name, cells) for name in names]
-    verdicts: list[Verdict] = [finding.verdict for finding in findings]
-    findings += [
-        _artefact(ours, published, name, max(verdicts, key=VERDICTS.index), bool(one_sided))
-        for name in _artefacts(ours, published)
-    ]
-    settings = differences(read_manifest(ours)["config"]["settings"], read_manifest(published)["config"]["settings"])
-    every = [cell for group in cells.values() for cell in group]
-    worst = sorted((cell for cell in every if cell.excess > 0), key=lambda cell: -cell.excess)
-    folders = dict.fromkeys("/".join(name.split("/")[:2]) for name in one_sided)
-    return Comparison(list(settings), findings, worst[:WORST_SHOWN], list(folders))
-
-
-def seed_cells(ours: Path, published: Path, name: str, quantity: str) -> list[Cell]:
-    """One cell per row group (all columns but seed and the quantity) that both folders have."""
-    if not (ours / name).is_file() or not (published / name).is_file():
-        return []
-    return _cells([pd.read_csv(folder / name) for folder in (ours, published)], quantity)
-
-
-def run_cells(ours: Path, published: Path, names: Sequence[str]) -> dict[str, list[Cell]]:
-    """One cell per task and method of the training runs, by the name of their folder."""
-    frames = []
-    for folder in (ours, published):
-        rows = [_run_row(folder, name) for name in names if (folder / name).is_file()]
-        frames.append(pd.DataFrame(rows, columns=["runs", "seed", "score"]).astype({"score": float}).dropna())
-    return {cell.where["runs"]: [cell] for cell in _cells(frames, "score")}
-
-
-def _run_row(folder: Path, name: str) -> tuple[str, int, float | None]:
-    record = json.loads((folder / name).read_text(encoding="utf-8"))
-    return _runs_of(name), record["seed"], record["score"]
-
-
-def _runs_of(name: str) -> str:
-    """Which runs a record belongs to: its name without the seed."""
-    return name.rpartition("/")[0].replace("runs/", "")
-
-
-def _cells(frames: Sequence[pd.DataFrame], quantity: str) -> list[Cell]:
-    """One cell per row group (all columns but seed and the quantity) of both frames."""
-    keys = [column for column in frames[0].columns if column not in ("seed", quantity)]
-    summaries = [frame.groupby(keys)[quantity].agg(["mean", "std", "count"]) for frame in frames]
-    both = summaries[0].add_suffix("_ours").join(summaries[1].add_suffix("_published"), how="inner")
-    num_ours, num_published = both["count_ours"], both["count_published"]
-    variance = both["std_ours"].fillna(0.0) ** 2 / num_ours + both["std_published"].fillna(0.0) ** 2 / num_published
-    allowed = STANDARD_ERRORS * np.sqrt(variance) + FLOOR[quantity]
-    chance = 2 * stats.t.sf(STANDARD_ERRORS, np.maximum(1, num_ours + num_published - 2))
-    columns = [both["mean_ours"].tolist(), both["mean_published"].tolist(), allowed.tolist(), chance.tolist()]
-    places = [place if isinstance(place, tuple) else (place,) for place in both.index.tolist()]
-    return [
-        Cell(quantity, dict(zip(keys, place, strict=True)), *numbers)
-        for place, *numbers in zip(places, *columns, strict=True)
-    ]
-
-
-def judge(cells: Sequence[Cell]) -> tuple[Verdict, str]:
-    """Whether the cells as a whole are what other seeds would give, and how many are on their own.
-
-    A few means lie outside two standard errors by chance, the more the fewer seeds there are (Student's law); up to
-    twice the number expected, or one, still agrees.
-    """
-    num_outside = sum(cell.excess > 1 for cell in cells)
-    agrees = num_outside <= max(1.0, 2 * sum(cell.chance for cell in cells))
-    return "agrees" if agrees else "differs", f"{len(cells) - num_outside} of {len(cells)} means within seed noise"
-
-
-def _finding(ours: Path, published: Path, name: str, cells: Mapping[str, Sequence[Cell]]) -> Finding:
-    for folder, words in ((ours, "not made here"), (published, "not published")):
-        if not (folder / name).is_file():
-            return Finding(name, "differs", words)
-    if _same_content(ours / name, published / name):
-        return Finding(name, "identical")
-    if name == "theory/checks.csv":
-        return _judge_checks(ours, published, name)
-    if is_run(name):
-        return Finding(name, *judge_run(cells.get(_runs_of(name), []), _run_cells_of(cells)))
-    runs = {run_name(env, method): (env, method) for env in ENVIRONMENTS for method in METHODS}
-    group = cells.get(name, cells["toy/w1.csv"])
-    if name in runs:
-        group = [cell for cell in group if (cell.where["env"], cell.where["method"]) == runs[name]]
-    if not group:
-        return Finding(name, "differs", "nothing in common to compare")
-    return Finding(name, *judge(group))
-
-
-def judge_run(own: Sequence[Cell], suite: Sequence[Cell]) -> tuple[Verdict, str]:
-    """Whether the mean score that a training run belongs to is what other seeds would give.
-
-    Among many means some lie outside two standard errors by chance. One that does still agrees if the suite as a whole
-    does, unless it is twice as far off.
-    """
-    if not own:
-        return "differs", "no score to compare"
-    if own[0].excess <= 1:
-        return "agrees", "mean score within seed noise"
-    is_chance = own[0].excess <= 2 and judge(suite)[0] == "agrees"
-    return (
-        ("agrees", "mean score outside seed noise, as a few are by chance")
-        if is_chance
-        else (
-            "differs",
-            "mean score outside seed noise",
+    for name, made, now in differences(manifest["config"]["settings"], settings):
+        raise PublishError(
+            f"{folder} was not made with {file} ({name}: {made}, not {now}); run `{FINISH[scale]}` again."
         )
-    )
-
-
-def _run_cells_of(cells: Mapping[str, Sequence[Cell]]) -> list[Cell]:
-    return [cell for group in cells.values() for cell in group if cell.quantity == "score"]
-
-
-def _judge_checks(ours: Path, published: Path, name: str) -> Finding:
-    mine, theirs = (pd.read_csv(folder / name).set_index("id")["holds"] for folder in (ours, published))
-    if set(mine.index) != set(theirs.index):
-        return Finding(name, "differs", "other checks")
-    changed = [str(check) for check in theirs.index if bool(mine[check]) != bool(theirs[check])]
-    if changed:
-        return Finding(name, "differs", f"another outcome of {', '.join(changed)}")
-    return Finding(name, "agrees", f"the same outcome of all {len(theirs)} checks")
-
-
-def _same_content(first: Path, second: Path) -> bool:
-    """Equal bytes; of run records equal numbers, whatever they say of time, machine and versions."""
-    if first.read_bytes() == second.read_bytes():
-        return True
-    if first.suffix == ".json":
-        one, other = (json.loads(path.read_text(encoding="utf-8")) for path in (first, second))
-        return {**one, **dict.fromkeys(NOT_COMPARED)} == {**other, **dict.fromkeys(NOT_COMPARED)}
-    if first.suffix != ".npz":
-        return False
-    with np.load(first, allow_pickle=False) as one, np.load(second, allow_pickle=False) as other:
-        names = set(one.files) - {"metadata"}
-        return names == set(other.files) - {"metadata"} and all(
-            one[name].dtype == other[name].dtype
-            and one[name].shape == other[name].shape
-            and one[name].tobytes() == other[name].tobytes()
-            for name in names
-        )
-
-
-def _artefacts(ours: Path, published: Path) -> list[str]:
-    """Tables and figures of either folder."""
-    folders = ("tables", "figures")
-    return sorted(
-        {
-            path.relative_to(root).as_posix()
-            for root in (ours, published)
-            for folder in folders
-            for path in (root / folder).glob("*.*")
-            if not path.name.startswith(".")
-        }
-    )
-
-
-def _artefact(ours: Path, published: Path, name: str, records: Verdict, has_one_sided: bool) -> Finding:
-    """The verdict on a table or figure, given the worst one on the records it is made from."""
-    for folder, words in ((ours, "not made here"), (published, "not published")):
-        if not (folder / name).is_file():
-            return Finding(name, "differs", words)
-    if _same_content(ours / name, published / name):
-        return Finding(name, "identical")
-    if Path(name).stem in MACHINE_DEPENDENT:
-        return Finding(name, "agrees", "shows times or pictures of the machine, which are not compared")
-    if has_one_sided and Path(name).stem == "ablations":
-        return Finding(name, "agrees", "one of the two shows more ablations")
-    if records == "identical":
-        return Finding(name, "differs", "though made from identical records: the code or a library is another")
-    return Finding(name, records, f"made from records of which the worst {records}")
-
-
-def summary(comparison: Comparison, ours: Path, published: Path) -> str:
-    """The comparison for people, as Markdown."""
-    titles: dict[Verdict, str] = {
-        "identical": "identical",
-        "agrees": "agrees within seed noise",
-        "differs": "differs",
-    }
-    lines = [f"# {ours.as_posix()} compared with {published.as_posix()}", ""]
-    if comparison.settings:
-        lines += ["Made with other settings:", *(f"- {phrase}" for phrase in comparison.settings), ""]
-    for verdict, title in titles.items():
-        found = comparison.names(verdict)
-        lines.append(f"- **{title}**: {_count(found)}")
-        if verdict != "identical":
-            lines += [f"  - {phrase}" for phrase in _grouped(found)]
-    if comparison.one_sided:
-        lines += ["", f"In one of them only, not compared: {', '.join(comparison.one_sided)}"]
-    if comparison.worst:
-        lines += ["", "Farthest apart:", *(f"- {cell}" for cell in comparison.worst)]
-    return "\n".join(lines) + "\n"
-
-
-def _count(found: Sequence[Finding]) -> str:
-    kinds = defaultdict(int)
-    for finding in found:
-        top = finding.name.split("/")[0]
-        kinds[top if top in ("tables", "figures") else "records"] += 1
-    return ", ".join(f"{kinds[kind]} {kind}" for kind in ("records", "tables", "figures") if kinds[kind]) or "nothing"
-
-
-def _grouped(found: Sequence[Finding]) -> Iterator[str]:
-    """One phrase per reason; artefacts with the same reason share one."""
-    reasons: dict[str, list[str]] = defaultdict(list)
-    for finding in found:
-        reasons[finding.detail].append(finding.name)
-    for detail, names in reasons.items():
-        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        yield f"{shown}: {detail}"
-
-
-# --- commands -----------------------------------------------------------------------------------------------------
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -382,28 +83,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     records = read_manifest(target)["records"]
     size = sum(record["bytes"] for record in records.values()) / 1e6
     print(f"published {len(records)} records ({size:.1f} MB) to {target}; `dvc repro` makes the rest from them.")
-    return 0
-
-
-def compare_main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="pcbf-compare",
-        description="Say what in a results folder is identical to, agrees with or differs from the published one.",
-    )
-    parser.add_argument("--results", type=Path, required=True, help="folder of your run, such as results/laptop")
-    parser.add_argument("--published", type=Path, required=True, help="such as results/published/laptop")
-    options = parser.parse_args(arguments)
-    if not (options.results / MANIFEST).is_file():
-        print(f"{options.results} is not finished: there is no {MANIFEST}; run the pipeline first.", file=sys.stderr)
-        return 1
-    if not (options.published / MANIFEST).is_file():
-        print(f"Nothing is published in {options.published} yet, so there is nothing to compare with.")
-        return 0
-    comparison = compare(options.results, options.published)
-    text = summary(comparison, options.results, options.published)
-    write_text(options.results / "compare.md", text)
-    write_text(options.results / "compare.json", dump_json(asdict(comparison)))
-    print(text.replace("**", "").removeprefix("# "), end="")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What a killed Snakemake leaves behind: its lock on the working directory, which nobody will open any more.
+"""What is put right before jobs are planned: locks of a killed scheduler, and receipts whose records are gone.
 
 Snakemake's own locks are plain files: after SIGKILL or a power cut they stay, and the same command is refused until
 somebody runs `--unlock`. So every scheduler also holds a lock that the kernel frees when it ends. Whoever can have that
@@ -12,6 +12,10 @@ import platform
 from pathlib import Path
 from typing import IO
 
+from pcbf_records import layout
+from pcbf_records.locks import open_lock, try_lock
+from pcbf_records.runs import Fault, receipt_faults
+
 _HELD: list[IO[str]] = []  # open until this process ends
 
 
@@ -21,15 +25,10 @@ def clear_stale_locks(folder: Path) -> list[Path]:
     The lock is marked with this machine's name and held from now on. Locks of another machine are left alone: on a
     shared file system its scheduler may be alive although we cannot see its lock.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    file = open(folder / "pcbf-scheduler.lock", "a+", encoding="utf-8")  # noqa: SIM115 - held until the end
+    file = open_lock(folder / "pcbf-scheduler.lock")
     _HELD.append(file)
     removed: list[Path] = []
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pass  # another scheduler is alive; Snakemake itself decides whether the two get into each other's way
-    else:
+    if try_lock(file):  # else another scheduler is alive; Snakemake itself decides whether the two may go on
         file.seek(0)
         if file.read() in ("", platform.node()):
             removed = sorted((folder / "locks").glob("*.lock"))
@@ -40,3 +39,21 @@ def clear_stale_locks(folder: Path) -> list[Path]:
             file.flush()
     fcntl.flock(file, fcntl.LOCK_SH)
     return removed
+
+
+def clear_stale_receipts(results: Path) -> list[Fault]:
+    """Records of a results folder that are missing or changed; their receipts are removed, so that jobs run again.
+
+    A record that has changed is put aside: what its job finds would otherwise be taken for its own.
+    """
+    found: list[Fault] = []
+    for folder in [results, *layout.ablation_folders(results)]:
+        for receipt in layout.receipt_files(folder):
+            faults = list(receipt_faults(folder, receipt))
+            for fault in faults:
+                if fault.path.is_file() and fault.path != receipt:
+                    fault.path.replace(fault.path.with_name(f"{fault.path.name}.old"))
+            if faults:
+                receipt.unlink()
+            found += faults
+    return found

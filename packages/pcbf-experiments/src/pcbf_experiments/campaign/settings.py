@@ -5,8 +5,6 @@ Nothing here imports JAX or a plotting library, so that the pipeline's start-up 
 
 from __future__ import annotations
 
-import difflib
-import hashlib
 import json
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -18,12 +16,12 @@ import yaml
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 
+from pcbf_records.canonical import shown, suggestion
+
 Settings = dict[str, Any]
 
 SCALES = ("smoke", "laptop", "paper")
 DEFAULT_SCALE = "laptop"
-ENVIRONMENTS = ("solitaire", "bernoulli", "chain")
-METHODS = ("pcbf", "pcbf-independent", "value_flows")
 
 SCHEMA = Path("config/schemas/scale.schema.yaml")
 OVERRIDE_SOURCE = "--config"
@@ -78,7 +76,7 @@ def load_scales(root: str | Path, config: Mapping[str, Any]) -> tuple[str, dict[
     for name, value in overrides.items():
         if name not in known:
             hint = suggestion(name, known) or f"; known are {', '.join(known)}"
-            raise SettingsError(f"{OVERRIDE_SOURCE}: {name} = {_show(value)}: unknown key{hint}")
+            raise SettingsError(f"{OVERRIDE_SOURCE}: {name} = {shown(value)}: unknown key{hint}")
     return scale, {
         name: load_scale(directory / f"{name}.yaml", overrides if name == scale else None) for name in SCALES
     }
@@ -90,12 +88,12 @@ def selection(config: Mapping[str, Any]) -> dict[str, list[str]]:
     return {part: [value] if isinstance(value, str) else list(value) for part, value in chosen.items()}
 
 
-def toy_job(settings: Settings, environment: str, method: str) -> Settings:
+def toy_job(settings: Settings, process: str, method: str) -> Settings:
     """What one toy job depends on: its own coefficients and the shared training settings."""
     toy = settings["toy"]
     coefficients = {
-        "pcbf": toy["control_weights"][environment],
-        "pcbf-independent": toy["independent_control_weights"][environment],
+        "pcbf": toy["control_weights"][process],
+        "pcbf-independent": toy["independent_control_weights"][process],
         "value_flows": toy["dcfm_weights"],
     }
     shared = {name: value for name, value in toy.items() if name not in GRIDS}
@@ -105,32 +103,6 @@ def toy_job(settings: Settings, environment: str, method: str) -> Settings:
 def toy_work(job: Settings) -> int:
     """Gradient steps of a toy job over all its coefficients and seeds: its share of the overall progress."""
     return len(job["coefficients"]) * job["num_seeds"] * job["num_steps"]
-
-
-def compact_json(value: Any) -> str:
-    """The one spelling of `value` as JSON: sorted keys, no spaces."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
-def settings_hash(settings: Settings) -> str:
-    """SHA-256 of the settings, whatever the order and layout they were written in."""
-    return hashlib.sha256(compact_json(settings).encode()).hexdigest()
-
-
-def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """One phrase `key: a, not b` for every setting in which `ours` (a) and `theirs` (b) differ."""
-    for name in sorted({*ours, *theirs}):
-        mine, other = ours.get(name), theirs.get(name)
-        if isinstance(mine, Mapping) and isinstance(other, Mapping):
-            yield from differences(mine, other, f"{prefix}{name}.")
-        elif mine != other:
-            yield f"{prefix}{name}: {_show(mine)}, not {_show(other)}"
-
-
-def suggestion(word: str, choices: Iterable[str]) -> str:
-    """`; did you mean x?` for the choice nearest to `word`, or nothing."""
-    near = difflib.get_close_matches(word, list(choices), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
@@ -157,7 +129,7 @@ def _read_yaml(path: Path) -> Settings:
     except yaml.YAMLError as error:
         raise SettingsError(f"{_tail(path)}: cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
-        raise SettingsError(f"{_tail(path)}: holds {_show(content)}: must be a mapping of sections")
+        raise SettingsError(f"{_tail(path)}: holds {shown(content)}: must be a mapping of sections")
     return content
 
 
@@ -226,7 +198,7 @@ def _explain(fault: ValidationError, root: Settings) -> Iterator[tuple[list[str 
         known = list(schema["properties"])
         for name in [name for name in value if name not in known]:
             hint = suggestion(str(name), known) or f"; known are {', '.join(known)}"
-            yield [*keys, name], f"{_dotted([*keys, name])} = {_show(value[name])}: unknown key{hint}"
+            yield [*keys, name], f"{_dotted([*keys, name])} = {shown(value[name])}: unknown key{hint}"
     elif fault.validator == "required":
         for name in [name for name in schema["required"] if name not in value and f"'{name}'" in fault.message]:
             yield (
@@ -234,7 +206,7 @@ def _explain(fault: ValidationError, root: Settings) -> Iterator[tuple[list[str 
                 f"{_dotted([*keys, name])} is missing: must be {_allowed(schema['properties'][name], root)}",
             )
     else:
-        yield keys, f"{_dotted(keys)} = {_show(value)}: must be {_requirement(fault, schema, root)}"
+        yield keys, f"{_dotted(keys)} = {shown(value)}: must be {_requirement(fault, schema, root)}"
 
 
 def _requirement(fault: ValidationError, schema: Mapping[str, Any], root: Settings) -> str:
@@ -296,8 +268,3 @@ def _bounds(schema: Mapping[str, Any]) -> str:
 
 def _dotted(keys: Iterable[str | int]) -> str:
     return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".") or "the file"
-
-
-def _show(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,40 +1,33 @@
-"""Where a campaign stands (`pcbf-status`) and what it will take (`pcbf-plan`). Nothing here imports JAX."""
+"""Where a campaign stands: `pcbf-status`. Nothing here imports JAX."""
 
 from __future__ import annotations
 
 import argparse
-import csv
-import json
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from pcbf_analysis.control import Plan, TrainJob, counted, data_stamp, load_plan
-from pcbf_analysis.progress import Progress, clock, progress_of
-from pcbf_analysis.settings import DEFAULT_SCALE, SCALES, SELECTORS, SettingsError
+from pcbf_experiments.campaign.plan import Plan, TrainJob, load_plan
+from pcbf_experiments.campaign.settings import DEFAULT_SCALE, SettingsError
+from pcbf_experiments.campaign.watch import clock
+from pcbf_records.files import read_json
+from pcbf_records.layout import JobFiles, scale_folder
+from pcbf_records.progress import Progress, progress_of
 
-State = Literal["done", "running", "failed", "stopped", "waiting"]
-STATES: tuple[State, ...] = ("done", "running", "failed", "stopped", "waiting")
+State = Literal["done", "trained", "running", "failed", "stopped", "waiting"]
+STATES: tuple[State, ...] = get_args(State)
 
 SILENCE = 900.0  # seconds after which a job that says nothing any more counts as stopped
-REFERENCE = "iql"
-REFERENCE_SECONDS = 1000.0  # of a run of 10⁶ steps of IQL on an A100: tab:cost, read as 1.0 x 10³ seconds
-CHECKPOINT_BYTES = 40e6  # of one seed at 4x512, unless there are some to look at
-RECORD_BYTES = 3e4
-DATASET_BYTES = {"state": 0.35e9, "pixel": 12e9, "adroit": 0.5e9}  # of a dataset that is not there yet, roughly
-
-
-# --- where it stands ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class JobStatus:
-    """How far a training job is; `reason` says why it failed."""
+    """How far a job is; `num_done` counts runs that are trained and judged, `reason` says why it failed."""
 
     job: TrainJob
     state: State
@@ -43,50 +36,46 @@ class JobStatus:
     progress: Progress | None = None
     reason: str = ""
 
-    @property
-    def seconds_left(self) -> float | None:
-        """Time left at the speed so far; None if that is unknown."""
-        if self.progress is None or self.progress.rate <= 0:
-            return None
-        return (self.progress.total - self.progress.done) / self.progress.rate
-
 
 def job_status(results: Path, job: TrainJob, now: float) -> JobStatus:
     """The status of one job, from what its processes have written."""
-    records = [said for name in job.records if (said := _read(results / name))]
-    diverged = sum(record.get("status") == "diverged" for record in records)
+    files = job.files(results)
+    records = {seed: said for seed in job.seeds if (said := read_json(files.record(seed)))}
+    diverged = sum(record.get("status") == "diverged" for record in records.values())
+    num_done = sum(is_judged(record, files, seed) for seed, record in records.items())
+    if num_done == len(job.seeds):
+        return JobStatus(job, "done", num_done, diverged)
+    said, failure = read_json(files.progress), read_json(files.failure)
     if len(records) == len(job.seeds):
-        return JobStatus(job, "done", len(records), diverged)
-    said, failure = _read(results / job.progress), _read(results / job.failure)
+        state: State = "failed" if failure else "trained"
+        return JobStatus(job, state, num_done, diverged, reason=str(failure.get("reason", "")))
     progress = None
     if said:
         with suppress(KeyError, TypeError):
             progress = progress_of(said)
-    state: State = "waiting"
-    if said and now - said.get("updated", 0) <= SILENCE and not _is_newer(results, job):
+    state = "waiting"
+    if said and now - said.get("updated", 0) <= SILENCE and not _is_newer(files):
         state = "running"
     elif failure:
         state = "failed"
     elif said:
         state = "stopped"
-    return JobStatus(job, state, len(records), diverged, progress, str(failure.get("reason", "")))
+    return JobStatus(job, state, num_done, diverged, progress, str(failure.get("reason", "")))
 
 
-def _is_newer(results: Path, job: TrainJob) -> bool:
+def is_judged(record: Mapping[str, Any], files: JobFiles, seed: int) -> bool:
+    """Whether the evaluations that the score of a run averages are there."""
+    judged = {item["step"] for item in read_json(files.evaluations(seed)).get("evaluations", [])}
+    steps = record["snapshot_steps"][-record["num_final_evaluations"] :] if record["status"] == "finished" else []
+    return judged >= set(steps)
+
+
+def _is_newer(files: JobFiles) -> bool:
     """Whether a failure was noted after the last word of a job's progress."""
     try:
-        return (results / job.failure).stat().st_mtime >= (results / job.progress).stat().st_mtime
+        return files.failure.stat().st_mtime >= files.progress.stat().st_mtime
     except OSError:
         return False
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """A small file of a job; {} if it is not there or not whole."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def describe_status(results: Path, plan: Plan, statuses: Sequence[JobStatus]) -> Iterator[str]:
@@ -103,7 +92,8 @@ def describe_status(results: Path, plan: Plan, statuses: Sequence[JobStatus]) ->
         yield f"about {clock(left)} left at the speed of the jobs that run now"
     for state, title in (
         ("running", "running"),
-        ("stopped", "stopped; the same command goes on"),
+        ("trained", "trained, to be evaluated"),
+        ("stopped", "stopped; rerun to resume"),
         ("failed", "failed"),
     ):
         chosen = [status for status in statuses if status.state == state]
@@ -113,12 +103,14 @@ def describe_status(results: Path, plan: Plan, statuses: Sequence[JobStatus]) ->
 
 
 def _describe_job(status: JobStatus) -> str:
-    change = f" {status.job.change}" if status.job.variant else ""
+    change = f" {status.job.change}" if status.job.change else ""
     words = [f"{status.job.task} {status.job.method}{change} {status.job.group}"]
     if status.progress is not None:
         words.append(f"{100 * status.progress.fraction:.0f} % of {status.progress.total} {status.progress.unit}")
-    if status.state == "running" and status.progress is not None and status.seconds_left is not None:
-        words.append(f"{status.progress.rate:,.3g} {status.progress.unit}/s, {clock(status.seconds_left)} left")
+    if status.state == "running" and status.progress is not None and status.progress.seconds_left is not None:
+        words.append(
+            f"{status.progress.rate:,.3g} {status.progress.unit}/s, {clock(status.progress.seconds_left)} left"
+        )
     if status.state == "failed":
         words.append(status.reason.partition("\n")[0])
     return ": ".join([words[0], ", ".join(words[1:])]) if len(words) > 1 else words[0]
@@ -141,163 +133,7 @@ def _running(statuses: Iterable[JobStatus]) -> list[JobStatus]:
     return [status for status in statuses if status.state == "running"]
 
 
-# --- what it will take --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Speed:
-    """Seconds of one gradient step of one seed on a graphics card, and how we know."""
-
-    seconds: float
-    source: str
-
-
-def load_costs(folders: Iterable[Path]) -> list[dict[str, Any]]:
-    """All cost records of results folders, each with its task and method."""
-    return [
-        {**cost, "task": path.parts[-3], "method": path.parts[-2]}
-        for folder in folders
-        for path in sorted(folder.glob("cost/*/*/*.json"))
-        if (cost := _read(path)) and cost.get("steps") and cost.get("seeds")
-    ]
-
-
-def seconds_per_step(cost: Mapping[str, Any]) -> float:
-    """Training time per gradient step and seed of a cost record."""
-    return cost["train_seconds"] / (cost["steps"] * len(cost["seeds"]))
-
-
-def method_speeds(
-    methods: Iterable[str], costs: Sequence[Mapping[str, Any]], paper: Mapping[str, float], reference_seconds: float
-) -> dict[str, Speed]:
-    """The speed of each method: measured on a card, else as the paper prints it, else by its measured ratio to IQL.
-
-    Args:
-      paper: time of a run relative to IQL (tab:cost), by method.
-      reference_seconds: time of a run of 10⁶ steps of IQL.
-    """
-    on_card = [cost for cost in costs if str(cost.get("device", "cpu")).lower() != "cpu"]
-    known: dict[str, Speed] = {}
-    for method in methods:
-        measured = [seconds_per_step(cost) for cost in on_card if cost["method"] == method]
-        ratios = _ratios(costs, method)
-        if measured:
-            known[method] = Speed(sum(measured) / len(measured), f"measured on {_devices(on_card, method)}")
-        elif method in paper:
-            known[method] = Speed(paper[method] * reference_seconds / 1e6, "tab:cost of the paper (A100)")
-        elif ratios:
-            ratio = sum(ratios) / len(ratios)
-            known[method] = Speed(ratio * reference_seconds / 1e6, f"{ratio:.2g} times IQL, measured here on the CPU")
-    return known
-
-
-def _devices(costs: Sequence[Mapping[str, Any]], method: str) -> str:
-    return ", ".join(sorted({cost["device"] for cost in costs if cost["method"] == method}))
-
-
-def _ratios(costs: Sequence[Mapping[str, Any]], method: str) -> list[float]:
-    """Time of a method over that of IQL wherever both were measured on the same task, device and number of seeds."""
-    base = {_place(cost): seconds_per_step(cost) for cost in costs if cost["method"] == REFERENCE}
-    return [
-        seconds_per_step(cost) / base[_place(cost)]
-        for cost in costs
-        if cost["method"] == method and base.get(_place(cost))
-    ]
-
-
-def _place(cost: Mapping[str, Any]) -> tuple[str, str, int]:
-    return cost["task"], str(cost.get("device")), len(cost["seeds"])
-
-
-def card_hours(plan: Plan, jobs: Iterable[TrainJob], speeds: Mapping[str, Speed]) -> dict[tuple[str, str], float]:
-    """Hours of a graphics card by domain and method, of the jobs whose method has a known speed."""
-    hours: dict[tuple[str, str], float] = defaultdict(float)
-    for job in jobs:
-        if job.method in speeds:
-            place = plan.sheets.tasks[job.task].domain, job.method
-            hours[place] += len(job.seeds) * plan.steps(job) * speeds[job.method].seconds / 3600
-    return dict(hours)
-
-
-def disk_bytes(root: Path, plan: Plan, results: Path, jobs: Sequence[TrainJob]) -> dict[str, float]:
-    """Bytes of datasets, checkpoints and records of the jobs; what is there is measured, the rest estimated."""
-    sizes = [path.stat().st_size / (path.stem.count("-") + 1) for path in results.glob("**/checkpoints/*/*/seeds*.npz")]
-    num_runs = sum(len(job.seeds) for job in jobs)
-    kinds = {plan.sheets.tasks[job.task].dataset: plan.sheets.tasks[job.task].kind for job in jobs}
-    folder = root / Path(data_stamp(plan.settings[plan.scale], plan.sheets, jobs[0].task)).parents[1] if jobs else root
-    return {
-        "datasets": sum(_dataset_bytes(folder, dataset) or DATASET_BYTES[kind] for dataset, kind in kinds.items()),
-        "checkpoints": num_runs * (max(sizes) if sizes else CHECKPOINT_BYTES),
-        "records": num_runs * RECORD_BYTES,
-    }
-
-
-def _dataset_bytes(folder: Path, dataset: str) -> int:
-    files = [path for path in folder.rglob(f"*{dataset}*") if path.is_file()]
-    inside = [path for top in folder.rglob(dataset) if top.is_dir() for path in top.rglob("*") if path.is_file()]
-    return sum(path.stat().st_size for path in {*files, *inside} if path.suffix != ".txt")
-
-
-def describe_plan(
-    root: Path, plan: Plan, results: Path, statuses: Sequence[JobStatus], speeds: Mapping[str, Speed]
-) -> Iterator[str]:
-    """Runs, hours, disk space and what is missing, in lines for people."""
-    jobs = [status.job for status in statuses]
-    yield plan.describe()
-    methods = list(dict.fromkeys(job.method for job in jobs))
-    needs_card = plan.settings[plan.scale]["control"]["gpus_per_job"] > 0
-    if needs_card:
-        yield from _hours_table(card_hours(plan, jobs, speeds), methods)
-        left = sum(card_hours(plan, [s.job for s in statuses if s.state != "done"], speeds).values())
-        yield f"of these, {left:,.0f} hours are still to do"
-        yield from (f"  {method}: {speeds[method].source}" for method in methods if method in speeds)
-        unknown = [method for method in methods if method not in speeds]
-        if unknown:
-            yield f"  {', '.join(unknown)}: no measurement, not counted; run a scale that has them beside {REFERENCE}"
-        if any(plan.sheets.tasks[job.task].kind == "pixel" for job in jobs):
-            yield "  image-based tasks count like the others unless measured, so this is the least they take"
-    else:
-        yield "this scale trains on the CPU; `pcbf-progress` shows the time left while it runs"
-    sizes = disk_bytes(root, plan, results, jobs)
-    shown = ", ".join(f"{name} {size / 1e9:.1f} GB" for name, size in sizes.items())
-    yield f"disk: {sum(sizes.values()) / 1e9:.1f} GB ({shown})"
-    yield from _missing(root, plan, statuses)
-
-
-def _hours_table(hours: Mapping[tuple[str, str], float], methods: Sequence[str]) -> Iterator[str]:
-    domains = list(dict.fromkeys(domain for domain, _ in hours))
-    width = max(map(len, [*domains, "hours of a card"]))
-    yield " ".join([f"{'hours of a card':{width}}", *(f"{method:>11}" for method in methods), f"{'all':>9}"])
-    for domain in domains:
-        row = [hours.get((domain, method)) for method in methods]
-        cells = [f"{'-' if value is None else f'{value:,.1f}':>11}" for value in row]
-        yield " ".join([f"{domain:{width}}", *cells, f"{sum(filter(None, row)):>9,.1f}"])
-    sums = [sum(value for (_, name), value in hours.items() if name == method) for method in methods]
-    yield " ".join([f"{'all':{width}}", *(f"{value:>11,.1f}" for value in sums), f"{sum(sums):>9,.1f}"])
-
-
-def _missing(root: Path, plan: Plan, statuses: Sequence[JobStatus]) -> Iterator[str]:
-    settings, sheets = plan.settings[plan.scale], plan.sheets
-    stamps = {sheets.tasks[s.job.task].dataset: data_stamp(settings, sheets, s.job.task) for s in statuses}
-    absent = sorted(dataset for dataset, stamp in stamps.items() if not (root / stamp).is_file())
-    if absent:
-        shown = ", ".join(absent[:3]) + (f" and {len(absent) - 3} more" if len(absent) > 3 else "")
-        yield f"missing: {len(absent)} of {len(stamps)} datasets ({shown})"
-        yield f"  to get them: snakemake data --cores all --config scale={plan.scale}"
-    left = [status.job for status in statuses if status.state != "done"]
-    yield f"missing: {counted(left)}" if left else "all runs are done"
-
-
-def paper_times(root: Path) -> dict[str, float]:
-    """Time of a run relative to IQL, as tab:cost prints it, by method."""
-    with (root / "data/paper/cost.csv").open(encoding="utf-8", newline="") as file:
-        return {row["method"]: float(row["relative_time"]) for row in csv.DictReader(file)}
-
-
-# --- commands -----------------------------------------------------------------------------------------------------
-
-
-def status_main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="pcbf-status", description="Say which runs of a scale are done, running, stopped and failed, and why."
     )
@@ -305,7 +141,7 @@ def status_main(arguments: Sequence[str] | None = None) -> int:
         "results",
         nargs="?",
         type=Path,
-        default=Path("results") / DEFAULT_SCALE,
+        default=Path(scale_folder(DEFAULT_SCALE)),
         help="folder of the scale (default: %(default)s)",
     )
     parser.add_argument("--root", type=Path, default=Path(), help="top folder of the repository; default: this folder")
@@ -319,50 +155,6 @@ def status_main(arguments: Sequence[str] | None = None) -> int:
     statuses = [job_status(results, job, time.time()) for job in plan.selected()]
     print("\n".join(describe_status(options.results, plan, statuses)))
     return 0
-
-
-def plan_main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="pcbf-plan",
-        description="Say what a scale takes: runs, hours of a graphics card by method and domain, disk space, and what "
-        "is missing. Speeds are those of cost records of runs on a card; where there are none, the paper's.",
-    )
-    parser.add_argument("--scale", default="paper", help=f"one of {', '.join(SCALES)} (default: %(default)s)")
-    for part in SELECTORS:
-        parser.add_argument(f"--{part}", nargs="+", metavar="NAME", help=f"only these {part} of the scale")
-    parser.add_argument(
-        "--reference-seconds",
-        type=float,
-        default=REFERENCE_SECONDS,
-        metavar="S",
-        help="seconds of a run of a million steps of IQL on your card (default: %(default)g, tab:cost)",
-    )
-    parser.add_argument("--root", type=Path, default=Path(), help="top folder of the repository; default: this folder")
-    options = parser.parse_args(arguments)
-    chosen = {part: value for part in SELECTORS if (value := getattr(options, part))}
-    try:
-        plan = load_plan(options.root, {"scale": options.scale, **chosen})
-    except SettingsError as error:
-        print(error, file=sys.stderr)
-        return 1
-    folders = [options.root / "results" / name / scale for name in ("", "published") for scale in SCALES]
-    speeds = method_speeds(
-        plan.sheets.methods, load_costs(folders), paper_times(options.root), options.reference_seconds
-    )
-    results = options.root / "results" / plan.scale
-    statuses = [job_status(results, job, time.time()) for job in plan.selected()]
-    print("\n".join(describe_plan(options.root, plan, results, statuses, speeds)))
-    return 0
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code of `python -m pcbf_analysis.campaign {status,plan} …`."""
-    commands = {"status": status_main, "plan": plan_main}
-    rest = list(sys.argv[1:] if arguments is None else arguments)
-    if not rest or rest[0] not in commands:
-        print(f"usage: python -m pcbf_analysis.campaign {{{','.join(commands)}}} …", file=sys.stderr)
-        return 2
-    return commands[rest[0]](rest[1:])
 
 
 if __name__ == "__main__":

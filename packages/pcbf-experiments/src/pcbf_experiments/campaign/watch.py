@@ -24,8 +24,11 @@ from typing import Any, TextIO
 
 import yaml
 
-from pcbf_analysis.control import Plan, load_plan
-from pcbf_analysis.settings import ENVIRONMENTS, METHODS, SettingsError, toy_job, toy_work
+from pcbf_experiments.campaign.plan import Plan, load_plan
+from pcbf_experiments.campaign.settings import SettingsError, toy_job, toy_work
+from pcbf_records import layout
+from pcbf_records.progress import Progress, progress_of
+from pcbf_records.toy import PROCESSES, TOY_METHODS
 
 START_UP_WORK = 10_000  # starting a job, or a short job as a whole, takes about as long as this many gradient steps
 COMPILE_WORK = 20_000  # what a training job needs besides, before its first step
@@ -116,24 +119,10 @@ class RunLog:
             self._exit_code = None
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far a running job says it is."""
-
-    done: int
-    total: int
-    rate: float  # per second
-    unit: str = "steps"
-
-    @property
-    def fraction(self) -> float:
-        return min(1.0, self.done / self.total) if self.total > 0 else 0.0
-
-
 def read_progress(results: Path, since: float) -> dict[str, Progress]:
     """Progress of each job of a results folder that has spoken after the time `since`."""
     found = {}
-    for path in sorted([*results.glob("progress/*.json"), *results.glob("ablations/*/progress/*.json")]):
+    for path in layout.progress_files(results):
         with suppress(OSError, ValueError, KeyError, TypeError):  # a display must not stop the run
             said = json.loads(path.read_text(encoding="utf-8"))
             if said["updated"] >= since:
@@ -141,26 +130,19 @@ def read_progress(results: Path, since: float) -> dict[str, Progress]:
     return found
 
 
-def progress_of(said: Mapping[str, Any]) -> Progress:
-    """Progress from what a job has written."""
-    seconds = said["updated"] - said["started"]
-    rate = (said["done"] - said.get("first", 0)) / seconds if seconds > 0 else 0.0
-    return Progress(said["done"], said["total"], rate, said["unit"])
-
-
 def _job_name(results: Path, path: Path) -> str:
     """The name of the job (`Job.name`) that a progress file belongs to."""
-    top, folder, *_ = path.relative_to(results).parts
-    return path.stem if top == "progress" else f"ablate-{folder}-{path.stem.removeprefix('train-')}"
+    change = layout.change_of(path.relative_to(results).as_posix())
+    return f"ablate-{change}-{path.stem.removeprefix('train-')}" if change else path.stem
 
 
 def plan_work(plan: Plan) -> dict[str, float]:
     """Work of every training job by name, in gradient steps, what comes before the first one included."""
     settings, before = plan.settings[plan.scale], START_UP_WORK + COMPILE_WORK
-    pairs = [(environment, method) for environment in ENVIRONMENTS for method in METHODS]
+    pairs = [(process, method) for process in PROCESSES for method in TOY_METHODS]
     toys = {Job("toy", pair): toy_work(toy_job(settings, *pair)) for pair in pairs}
     control = {
-        Job("ablate" if job.variant else "train", (job.change, job.task, job.method, job.group)): CONTROL_STEP_WORK
+        Job("ablate" if job.change else "train", (job.change, job.task, job.method, job.group)): CONTROL_STEP_WORK
         * len(job.seeds)
         * plan.steps(job)
         for job in plan.selected()
@@ -257,7 +239,7 @@ class Display:
 
 def watch(command: Sequence[str], results: Path, work: Mapping[str, float], stream: TextIO) -> int:
     """Exit code of `command`, run with the display on `stream`."""
-    log_path = results / "logs" / "snakemake.log"
+    log_path = results / layout.SNAKEMAKE_LOG
     log_path.parent.mkdir(parents=True, exist_ok=True)
     display, run, began, clock_began = Display(stream), RunLog(), time.time(), time.monotonic()
     with log_path.open("w", encoding="utf-8") as sink, log_path.open(encoding="utf-8", errors="replace") as source:
@@ -320,7 +302,7 @@ def _last_words(run: RunLog, code: int, log_path: Path, elapsed: float) -> Itera
         yield f"{done} ({clock(elapsed)})"
         return
     if code > 128:
-        yield f"interrupted after {clock(elapsed)}; run the same command again to go on from here"
+        yield f"interrupted after {clock(elapsed)}; rerun to resume, finished work is skipped"
         return
     for place, failure in enumerate(run.failures):
         label = " ".join([failure.job.rule, "/".join(failure.job.wildcards)]).rstrip()
@@ -370,7 +352,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return watch(command, Path("results") / plan.scale, plan_work(plan), sys.stdout)
+    return watch(command, Path(layout.scale_folder(plan.scale)), plan_work(plan), sys.stdout)
 
 
 if __name__ == "__main__":

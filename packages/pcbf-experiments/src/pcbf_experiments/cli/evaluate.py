@@ -34,7 +34,9 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--video", type=Path, help="also write one episode as .mp4 or .gif, beside the critic's returns")
     group.add_argument("--video-episode", type=int, default=0, help="number of that episode (default: %(default)s)")
     group = made.add_argument_group("of a run")
-    group.add_argument("--seeds", type=int, nargs="+", default=[0], help="seeds that were trained together (default: 0)")
+    group.add_argument(
+        "--seeds", type=int, nargs="+", default=[0], help="seeds that were trained together (default: 0)"
+    )
     group.add_argument("--out", type=Path, default=Path("results/own"), help="results folder (default: %(default)s)")
     group.add_argument(
         "--keep",
@@ -62,7 +64,9 @@ def _settings(options: argparse.Namespace) -> EvaluationSettings:
     from pcbf_core.config import config_from
     from pcbf_experiments.evaluation import EvaluationSettings
 
-    return evaluation_settings(options) if options.settings is None else config_from(EvaluationSettings, options.settings)
+    return (
+        evaluation_settings(options) if options.settings is None else config_from(EvaluationSettings, options.settings)
+    )
 
 
 # --- a run ----------------------------------------------------------------------------------------------------------

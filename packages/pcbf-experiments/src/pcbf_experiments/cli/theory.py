@@ -6,18 +6,17 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from pcbf_experiments.theory import parse_settings, residual_rows, run_checks
-from pcbf_records.theory import write_checks
+from pcbf_records.layout import THEORY_CHECKS, toy_run
 
-TOY_RECORD = Path("toy", "runs", "solitaire", "pcbf.npz")
-RECORD = Path("theory", "checks.csv")
+TOY_RECORD = toy_run("solitaire", "pcbf")
 
 
 def argument_parser() -> argparse.ArgumentParser:
     """What the command takes."""
     parser = argparse.ArgumentParser(
         prog="pcbf-theory",
-        description="Check the paper's theoretical statements numerically and write <results>/theory/checks.csv. "
+        description="Check the paper's theoretical statements numerically and write "
+        f"<results>/{THEORY_CHECKS}. "
         "A check that fails is recorded as failing; it does not make the command fail.",
     )
     parser.add_argument(
@@ -25,7 +24,7 @@ def argument_parser() -> argparse.ArgumentParser:
         type=Path,
         required=True,
         metavar="DIR",
-        help="results of one scale, such as results/laptop; toy/runs/solitaire/pcbf.npz is read from it",
+        help=f"results of one scale, such as results/laptop; {TOY_RECORD} is read from it",
     )
     parser.add_argument(
         "--settings",
@@ -40,13 +39,16 @@ def argument_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of `pcbf-theory`."""
     options = argument_parser().parse_args(arguments)
+    from pcbf_experiments.theory import parse_settings, residual_rows, run_checks
+    from pcbf_records.theory import write_checks
+
     try:
         settings = parse_settings(options.settings)
         residuals = list(residual_rows(options.results / TOY_RECORD))
     except (ValueError, FileNotFoundError) as error:
         raise SystemExit(f"pcbf-theory: {error}") from None
     rows = run_checks(settings) + residuals
-    file = options.results / RECORD
+    file = options.results / THEORY_CHECKS
     write_checks(file, rows)
     failing = sorted(row.id for row in rows if not row.holds)
     print(f"{file}: {len(rows)} checks, {len(rows) - len(failing)} hold, {len(failing)} fail")

@@ -39,9 +39,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("method", help="pcbf, value_flows, floq, fql, iql, iqn, codac, c51, bc or random")
     made.add_argument("--seeds", type=int, nargs="+", default=[0], help="seeds, trained side by side (default: 0)")
     made.add_argument("--steps", type=int, help="gradient steps (default: the paper's for the task)")
-    made.add_argument(
-        "--out", type=Path, default=Path("results/own"), help="results directory (default: %(default)s)"
-    )
+    made.add_argument("--out", type=Path, default=Path("results/own"), help="results directory (default: %(default)s)")
     made.add_argument(
         "--set",
         type=assignment,

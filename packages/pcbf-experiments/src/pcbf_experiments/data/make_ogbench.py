@@ -136,9 +136,7 @@ def _arm_episode(job: EpisodeJob) -> Episode:
 
 def _try_arm_episode(job: EpisodeJob, seed: int) -> Episode:
     rows = job.settings.episode_length + 1
-    env = _simulator(
-        _base_id(job.task), terminate_at_goal=False, mode="data_collection", max_episode_steps=rows
-    )
+    env = _simulator(_base_id(job.task), terminate_at_goal=False, mode="data_collection", max_episode_steps=rows)
     record: dict[str, list[np.ndarray]] = {}
     with _seeded(env, seed):
         observation, info = env.reset(seed=seed)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Num
 
-from pcbf_experiments.data.pixels import frame_index
 from pcbf_core.types import Transition
+from pcbf_experiments.data.pixels import frame_index
 
 ACTION_LIMIT = 1 - 1e-5
 SOURCES = ("official", "mirror", "user", "found", "local")

@@ -102,7 +102,7 @@ def _judge_step(files: JobFiles, run: RunRecord, step: int, evaluator: Evaluator
         print(f"seed {run.seed}, step {step}: score {kept.mean:.1f}, as judged before; no snapshot is left", file=log)
     elif step in run.final_steps:
         raise RunError(
-            f"{files.snapshot(run.seed, step)} is missing and was never judged, but the score of {files.name} needs it; "
+            f"{files.snapshot(run.seed, step)} is missing and was never judged, but the score needs it; "
             f"train again: remove {files.checkpoint} and {files.record(run.seed)}, then run the same command."
         )
     else:

@@ -37,7 +37,9 @@ class RunState:
     step: int
 
 
-def begin_or_resume(problem: Problem, files: JobFiles, config: Mapping[str, Any], log: IO[str] = sys.stderr) -> RunState:
+def begin_or_resume(
+    problem: Problem, files: JobFiles, config: Mapping[str, Any], log: IO[str] = sys.stderr
+) -> RunState:
     """The state of the last checkpoint, or a fresh one."""
     pairs = jax.vmap(lambda seed: jax.random.split(jax.random.key(seed)))(jnp.array(files.seeds))
     init_keys, train_keys = pairs[:, 0], pairs[:, 1]

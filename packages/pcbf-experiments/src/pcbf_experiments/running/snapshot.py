@@ -1,7 +1,7 @@
 """Snapshots: what acting and the return law need of a trained agent, in one safetensors file.
 
-A snapshot holds the online parameters and the scaling of observations as tensors, and as JSON in the header the config of
-the run, the task's spec, the seed and the step. It is read without executing anything, and needs no data.
+A snapshot holds the online parameters and the scaling of observations as tensors, and as JSON in the header the config
+of the run, the task's spec, the seed and the step. It is read without executing anything, and needs no data.
 """
 
 from __future__ import annotations

@@ -81,9 +81,7 @@ class Adroit(Suite):
     ) -> list[Path]:
         from pcbf_experiments.data.make_adroit import make_adroit
 
-        folder = make_adroit(
-            task, data_dir, settings, num_workers=num_workers, overwrite=overwrite, progress=progress
-        )
+        folder = make_adroit(task, data_dir, settings, num_workers=num_workers, overwrite=overwrite, progress=progress)
         return [folder]
 
     def shapes(self, task: Task) -> tuple[tuple[int, ...], int]:

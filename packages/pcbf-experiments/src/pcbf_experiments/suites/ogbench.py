@@ -85,9 +85,7 @@ class OGBench(Suite):
         from pcbf_experiments.data.make_ogbench import make_ogbench
 
         files = dataset_files(task, data_dir)
-        return make_ogbench(
-            task, files, settings, num_workers=num_workers, overwrite=overwrite, progress=progress
-        )
+        return make_ogbench(task, files, settings, num_workers=num_workers, overwrite=overwrite, progress=progress)
 
     def shapes(self, task: Task) -> tuple[tuple[int, ...], int]:
         name = task.name.removeprefix("visual-")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pcbf_experiments.theory.formulas import Values
 from pcbf_experiments.theory.rows import at_most
 from pcbf_records.theory import CheckRow
-
-RESIDUAL_STEPS = (4, 8, 16, 32)
+from pcbf_records.toy import RESIDUAL_STEPS, load_toy_record
 
 
 def residual_rows(record: Path) -> Iterator[CheckRow]:
@@ -30,20 +30,18 @@ def residual_rows(record: Path) -> Iterator[CheckRow]:
         )
 
 
-def residual_gaps(record: Path) -> tuple[list[int], Values, Values]:
+def residual_gaps(record: Path) -> tuple[list[int], Values, Any]:
     """Numbers of flow steps N, the flow times of each, and r_corr shared - independent there, mean over seeds."""
     command = f"pcbf-toy run solitaire pcbf --settings JSON --output {record}"
     if not record.is_file():
         raise FileNotFoundError(f"{record} is missing; the residual r_corr is read from it. Make it with `{command}`.")
-    with np.load(record, allow_pickle=False) as arrays:
-        missing = {"residual_steps", "residual_times", "residual_shared", "residual_independent"} - set(arrays.files)
-        if missing:
-            raise ValueError(f"{record} has no {', '.join(sorted(missing))}; make it anew with `{command}`.")
-        steps, times = arrays["residual_steps"].tolist(), arrays["residual_times"]
-        gap = (arrays["residual_shared"] - arrays["residual_independent"]).mean(axis=0)
+    residual = load_toy_record(record).residual
+    if residual is None:
+        raise ValueError(f"{record} has no residuals; make it anew with `{command}`.")
+    steps = residual.steps.tolist()
     for num_flow_steps in RESIDUAL_STEPS:
         if num_flow_steps not in steps:
             raise ValueError(
                 f"{record} has residual_steps {steps}, without {num_flow_steps}; make it anew with `{command}`."
             )
-    return steps, times, gap
+    return steps, np.asarray(residual.times, np.float64), (residual.shared - residual.independent).mean(axis=0)

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pcbf_analysis import artefacts, claims, report
-from pcbf_analysis.records import RecordError, Results
+from pcbf_analysis.results import Results
 from pcbf_core.config import check_choice
+from pcbf_records.errors import RecordError
 
 
 def figure_main(arguments: Sequence[str] | None = None) -> int:
@@ -34,7 +35,7 @@ def claims_main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--claims", type=Path, metavar="FILE", help="another ledger than config/claims.yaml")
     given = parser.parse_args(arguments)
     try:
-        results = Results(given.results, given.paper)
+        results = Results(given.results, given.root)
         ledger = claims.load_claims(given.claims) if given.claims else None
         findings = claims.decide(results, ledger)
         for path in claims.write(results, findings, artefacts.shown_path(results.root)):
@@ -55,7 +56,7 @@ def report_main(arguments: Sequence[str] | None = None) -> int:
     _add_folders(parser)
     given = parser.parse_args(arguments)
     try:
-        results = Results(given.results, given.paper)
+        results = Results(given.results, given.root)
         print(artefacts.shown_path(report.write(results)))
     except RecordError as error:
         parser.error(str(error))
@@ -63,11 +64,11 @@ def report_main(arguments: Sequence[str] | None = None) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code of `python -m pcbf_analysis.cli_artefacts {figure,table,claims,report} …`."""
+    """Exit code of `python -m pcbf_analysis.cli {figure,table,claims,report} …`."""
     commands = {"figure": figure_main, "table": table_main, "claims": claims_main, "report": report_main}
     rest = list(sys.argv[1:] if arguments is None else arguments)
     if not rest or rest[0] not in commands:
-        print(f"usage: python -m pcbf_analysis.cli_artefacts {{{','.join(commands)}}} …", file=sys.stderr)
+        print(f"usage: python -m pcbf_analysis.cli {{{','.join(commands)}}} …", file=sys.stderr)
         return 2
     return commands[rest[0]](rest[1:])
 
@@ -97,7 +98,7 @@ def _make(kind: str, arguments: Sequence[str] | None) -> int:
     except ValueError as error:
         parser.error(str(error))
     try:
-        results = Results(given.results, given.paper)
+        results = Results(given.results, given.root)
         for label in known if "all" in given.labels else given.labels:
             for path in artefacts.write(results, known[label]):
                 print(artefacts.shown_path(path))
@@ -111,11 +112,11 @@ def _add_folders(parser: argparse.ArgumentParser, *, required: bool = True) -> N
         "--results", type=Path, required=required, metavar="DIR", help="a results folder, such as results/laptop"
     )
     parser.add_argument(
-        "--paper",
+        "--root",
         type=Path,
-        default=Path("data/paper"),
+        default=Path(),
         metavar="DIR",
-        help="the folder with the paper's numbers (default: %(default)s)",
+        help="top folder of the repository, for config and the paper's numbers (default: this folder)",
     )
 
 
