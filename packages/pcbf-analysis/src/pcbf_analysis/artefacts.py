@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,7 +197,18 @@ def figure_bytes(figure: Figure, file_format: str) -> bytes:
     """`figure` as the content of a pdf, png or svg file."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format=file_format, metadata=_METADATA[file_format])
-    return buffer.getvalue()
+    return numbered_ids(buffer.getvalue()) if file_format == "svg" else buffer.getvalue()
+
+
+def numbered_ids(svg: bytes) -> bytes:
+    """An svg with the names that matplotlib makes up from coordinates replaced by numbers, in order of appearance.
+
+    Such a name is a hash of unrounded coordinates, which differ between processors in their last bits.
+    """
+    found = re.findall(rb'id="([A-Za-z]{1,2}[0-9a-f]{10})"', svg)
+    names = {name: b"id%d" % number for number, name in enumerate(dict.fromkeys(found))}
+    pattern = re.compile(b"|".join(map(re.escape, names)) or b"$^")
+    return pattern.sub(lambda match: names[match[0]], svg)
 
 
 def output_path(root: Path, artefact: Artefact, file_format: str) -> Path:

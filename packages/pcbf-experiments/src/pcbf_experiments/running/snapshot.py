@@ -73,7 +73,7 @@ def save_snapshot(
 ) -> None:
     """Write what acting needs of `state`, one learner's; the same arguments give the same bytes."""
     leaves = named_leaves(acting_state(state))
-    tensors = {name: np.ascontiguousarray(leaf) for name, leaf in leaves.items()}
+    tensors = {name: np.array(leaf, order="C") for name, leaf in leaves.items()}
     tensors |= {name: np.asarray(value) for name, value in statistics(scaling).items()}
     header = {
         "format": FORMAT,
