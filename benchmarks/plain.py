@@ -18,13 +18,24 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pcbf_core import critic, flow, networks, policy, roles
+from pcbf_core import flow, flow_critic, networks, policy, roles
 from pcbf_core.types import PyTree
 
 
-def plain_flow_map(velocity: Callable, noise: Array, num_steps: int, *, unroll: int = 1, **options: Any) -> Array:
+def plain_flow_map(
+    velocity: Callable,
+    noise: Array,
+    num_steps: int,
+    *,
+    solver: flow.Solver = "euler",
+    time_power: float = 1.0,
+    end_time: float | Array = 1.0,
+    clip_range: flow.ClipRange | None = None,
+) -> Array:
     """`flow_map` as a Python loop."""
-    one_step, (begins, ends) = flow._stepping(velocity, noise, num_steps, **options)
+    one_step, (begins, ends) = flow._stepping(
+        velocity, noise, num_steps, solver=solver, time_power=time_power, end_time=end_time, clip_range=clip_range
+    )
     point = noise
     for index in range(num_steps):
         point = one_step(point, (begins[index], ends[index]))
@@ -114,11 +125,12 @@ def plain_forms() -> Iterator[None]:
     """Agents traced inside are in their plain form."""
     from pcbf_baselines import floq, quantiles, value_flows
 
-    flows = [mock.patch.object(module, "flow_map", plain_flow_map) for module in (critic, policy, floq, value_flows)]
+    modules = (flow_critic, policy, floq, value_flows)
+    flows = [mock.patch.object(module, "flow_map", plain_flow_map) for module in modules]
     products = [mock.patch.object(module, "product", plain_product) for module in (networks, quantiles)]
     others = [
         mock.patch.object(roles.Role, "at", plain_at),
-        mock.patch.object(critic, "ensemble_velocity", plain_ensemble_velocity),
+        mock.patch.object(flow_critic, "ensemble_velocity", plain_ensemble_velocity),
     ]
     patches = [*flows, *products, *others]
     for patch in patches:

@@ -20,7 +20,7 @@ import pytest
 
 from pcbf_baselines.registry import make_agent
 from pcbf_core import Dataset, LearnerState, TaskSpec, Transition, init_many, train_chunk
-from pcbf_core.critic import even_levels
+from pcbf_core.noise import even_levels
 
 DISCOUNT = 0.6
 SPEC = TaskSpec(observation_shape=(4,), action_dim=1, return_range=(-3.0, 3.0))

@@ -7,8 +7,8 @@ import pytest
 
 from pcbf_baselines.value_flows import ValueFlowsCritic, ValueFlowsCriticConfig
 from pcbf_core import PCBFCritic, PCBFCriticConfig, flow_map
-from pcbf_core.critic import noise_and_times
 from pcbf_core.mrp import MRPS
+from pcbf_core.noise import noise_and_times
 
 PROCESS = MRPS["chain"]
 SHARED = {"discount": 0.95, "hidden_sizes": (8, 8), "num_flow_steps": 3, "num_critics": 2, "num_flow_times": 2}

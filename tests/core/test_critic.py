@@ -17,8 +17,8 @@ from pcbf_core import (
     init_many,
     train_chunk,
 )
-from pcbf_core.critic import even_levels, noise_and_times
 from pcbf_core.mrp import MRPS
+from pcbf_core.noise import even_levels, noise_and_times
 
 SPEC = TaskSpec(observation_shape=(3,), action_dim=2)
 KEY = jax.random.key(0)
@@ -99,7 +99,7 @@ def test_control_weight_may_be_a_number_the_closed_form_or_a_function():
 
     def weights(value):
         critic = PCBFCritic(PCBFCriticConfig(discount=0.9, control_weight=value), SPEC)
-        return critic.control_weight(time, {name: jnp.asarray(v) for name, v in critic.coefficients.items()})
+        return critic.control_weight(time, {name: jnp.asarray(v) for name, v in critic.config.coefficients.items()})
 
     assert float(weights(0.4)) == pytest.approx(0.4)
     np.testing.assert_allclose(weights("optimal"), [0.9, 0.95, 1.0], atol=1e-6)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from pcbf_core import LearnerState, TaskSpec, Transition
-from pcbf_core.critic import PCBFCritic, PCBFCriticConfig, blended_pair, path_coupled_pair
+from pcbf_core.critic import PCBFCritic, PCBFCriticConfig, path_coupled_pair
 from pcbf_core.pcbf import PCBF, PCBFConfig
+from pcbf_core.released import blended_pair, with_terminals_of
 
 SPEC = TaskSpec(observation_shape=(3,), action_dim=2, return_range=(-5.0, 5.0))
 TINY = {"hidden_sizes": (8,), "num_flow_steps": 2, "num_action_steps": 2, "num_candidates": 4, "control_weight": 0.5}
@@ -60,17 +61,23 @@ def test_missing_fields_are_named():
     with pytest.raises(ValueError, match=r"Transition.next_action.*rejection"):
         agent(next_action="dataset_next").prepare(state, x.replace(next_action=None), KEY)
     with pytest.raises(ValueError, match=r"Transition.trajectory_end.*masks"):
-        agent(done_source="terminals").prepare(state, x.replace(trajectory_end=None), KEY)
+        agent(done_source="terminals").update(state, x.replace(trajectory_end=None), KEY)
     with pytest.raises(ValueError, match="return_range"):
         PCBF(PCBFConfig(**TINY), TaskSpec((3,), 2)).init(KEY)
 
 
 def test_done_source():
-    state, x = fresh(), batch()
-    settings = {"next_action": "current_action"}
-    np.testing.assert_array_equal(agent(**settings).prepare(state, x, KEY).terminal, 0.0)
-    ended = agent(**settings, done_source="terminals").prepare(state, x, KEY)
-    np.testing.assert_array_equal(ended.terminal, 1.0)
+    x = batch()
+    np.testing.assert_array_equal(with_terminals_of("masks", x).terminal, 0.0)
+    np.testing.assert_array_equal(with_terminals_of("terminals", x).terminal, 1.0)
+
+    def loss(transitions: Transition, **settings) -> float:
+        state = fresh()
+        return float(agent(**settings).critic_loss(state.params["critic"], state, transitions, KEY)[0])
+
+    ended = x.replace(terminal=x.trajectory_end)
+    assert loss(x, done_source="terminals") == loss(ended) != loss(x)
+    assert loss(ended.replace(trajectory_end=x.terminal), done_source="terminals") == loss(x)
 
 
 def test_scores_are_means_of_the_critics_returns_under_noise_common_to_candidates():

@@ -8,7 +8,7 @@ from typing import final
 
 from jax import Array
 
-from pcbf_core.agent import GradientAgent
+from pcbf_core.agent import PlainAgent
 from pcbf_core.learner import LearnerState
 from pcbf_core.policy import Proposal, ProposalConfig
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
@@ -31,7 +31,7 @@ class BehaviorCloningConfig(ProposalConfig):
 
 @final
 @dataclass(frozen=True)
-class BehaviorCloning(GradientAgent):
+class BehaviorCloning(PlainAgent):
     """π_β itself."""
 
     config: BehaviorCloningConfig

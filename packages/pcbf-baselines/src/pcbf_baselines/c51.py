@@ -62,6 +62,10 @@ class C51(CandidateAgent):
         """Logits of every member, (members, *batch, atoms)."""
         return self.critic.at(params, observation)(action)
 
+    def choose_next_action(self, state: LearnerState, batch: Transition, key: Array) -> Array:
+        """The candidate of highest mean."""
+        return self.best_action(state, batch.next_observation, key, for_target=True)
+
     def critic_loss(self, params: PyTree, state: LearnerState, batch: Transition, key: Array) -> tuple[Array, Metrics]:
         """Cross-entropy to the projected law of R + γ̃ Z⁻(s', a'), members averaged; `key` is not used."""
         next_logits = self.logits(state.target_params["critic"], batch.next_observation, batch.successor_action)

@@ -13,7 +13,7 @@ from jax import Array
 from pcbf_baselines.losses import conservative_penalty, gaussian_log_density
 from pcbf_baselines.policies import DistilledPolicy, DistilledPolicyConfig
 from pcbf_baselines.quantiles import QuantileCritic, QuantileCriticConfig, QuantileReturns
-from pcbf_core.agent import GradientAgent
+from pcbf_core.agent import PlainAgent
 from pcbf_core.config import check_range
 from pcbf_core.learner import LearnerState
 from pcbf_core.roles import over_candidates
@@ -44,7 +44,7 @@ class CODACConfig(DistilledPolicyConfig, QuantileCriticConfig):
 
 @final
 @dataclass(frozen=True)
-class CODAC(QuantileReturns, GradientAgent):
+class CODAC(QuantileReturns, PlainAgent):
     """Conservative offline distributional actor-critic with a one-step policy distilled from the cloned flow."""
 
     target_roles: ClassVar[tuple[str, ...]] = ("critic",)

@@ -12,7 +12,7 @@ from jax import Array
 
 from pcbf_baselines.policies import DistilledPolicy, DistilledPolicyConfig
 from pcbf_baselines.values import EnsembleConfig, q_role, q_values
-from pcbf_core.agent import GradientAgent, require_return_range
+from pcbf_core.agent import PlainAgent, require_return_range
 from pcbf_core.config import check_range
 from pcbf_core.flow import Velocity, flow_map
 from pcbf_core.learner import LearnerState, check_sizes
@@ -59,7 +59,7 @@ class FloQConfig(DistilledPolicyConfig, EnsembleConfig):
 
 @final
 @dataclass(frozen=True)
-class FloQ(GradientAgent):
+class FloQ(PlainAgent):
     """Flow-matching Q-functions on top of FQL's policy."""
 
     target_roles: ClassVar[tuple[str, ...]] = ("critic",)
@@ -133,7 +133,7 @@ class FloQ(GradientAgent):
         return jax.random.uniform(key, shape, minval=coverage * low, maxval=coverage * high)
 
     def target(self, state: LearnerState, batch: Transition, key: Array) -> Array:
-        """y = R + γ̃ mean over samples of the slow flow's Q at (s', π₁(s', n)), (batch,)."""
+        """y = R + γ̃ mean over samples of the target network's Q at (s', π₁(s', n)), (batch,)."""
         action_key, noise_key = jax.random.split(key)
         shape = (batch.reward.shape[0], self.config.num_flow_samples)
         observation = over_candidates(batch.next_observation, self.spec)

@@ -12,7 +12,7 @@ from jax import Array
 
 from pcbf_baselines.policies import DistilledPolicy, DistilledPolicyConfig
 from pcbf_baselines.values import EnsembleConfig, q_role, q_values
-from pcbf_core.agent import GradientAgent
+from pcbf_core.agent import PlainAgent
 from pcbf_core.learner import LearnerState
 from pcbf_core.roles import Role
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
@@ -28,7 +28,7 @@ class FQLConfig(DistilledPolicyConfig, EnsembleConfig):
 
 @final
 @dataclass(frozen=True)
-class FQL(GradientAgent):
+class FQL(PlainAgent):
     """Flow Q-learning."""
 
     target_roles: ClassVar[tuple[str, ...]] = ("critic",)

@@ -13,9 +13,9 @@ from jax import Array
 from pcbf_baselines.losses import awr_weight, expectile_loss
 from pcbf_baselines.policies import GaussianPolicy
 from pcbf_baselines.values import EnsembleConfig, q_role, q_values
-from pcbf_core.agent import GradientAgent
+from pcbf_core.agent import PlainAgent
 from pcbf_core.config import check_range
-from pcbf_core.critic import Aggregation
+from pcbf_core.flow_critic import Aggregation
 from pcbf_core.learner import LearnerState
 from pcbf_core.policy import ActorConfig, clip_action
 from pcbf_core.roles import Role, make_role
@@ -45,7 +45,7 @@ class IQLConfig(EnsembleConfig, ActorConfig):
 
 @final
 @dataclass(frozen=True)
-class IQL(GradientAgent):
+class IQL(PlainAgent):
     """Implicit Q-learning: no action outside the data is ever evaluated."""
 
     target_roles: ClassVar[tuple[str, ...]] = ("critic",)
@@ -81,9 +81,9 @@ class IQL(GradientAgent):
         The weight of the policy uses the online critics and value as constants.
         """
         config = self.config
-        slow_q = config.aggregate(self.q(state.target_params["critic"], batch.observation, batch.action))
+        target_q = config.aggregate(self.q(state.target_params["critic"], batch.observation, batch.action))
         value = self.v(params["value"], batch.observation)
-        value_loss = jnp.mean(expectile_loss(slow_q - value, config.expectile))
+        value_loss = jnp.mean(expectile_loss(target_q - value, config.expectile))
 
         target = batch.reward + config.discount * (1 - batch.terminal) * self.v(
             state.params["value"], batch.next_observation

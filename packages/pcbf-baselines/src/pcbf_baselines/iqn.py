@@ -36,6 +36,10 @@ class IQN(QuantileReturns, CandidateAgent):
     def init_critic(self, key: Array) -> PyTree:
         return self.critic.init_params(key)
 
+    def choose_next_action(self, state: LearnerState, batch: Transition, key: Array) -> Array:
+        """The candidate of highest mean."""
+        return self.best_action(state, batch.next_observation, key, for_target=True)
+
     def critic_loss(self, params: PyTree, state: LearnerState, batch: Transition, key: Array) -> tuple[Array, Metrics]:
         """Quantile regression with the batch's a'."""
         loss, _, _ = self.critic.loss(params, state.target_params["critic"], batch, batch.successor_action, key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -141,7 +141,7 @@ class QuantileCritic:
         return loss, level, prediction
 
 
-class QuantileReturns:
+class QuantileReturns(ABC):
     """What an agent with a quantile critic tells of the return."""
 
     @property

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import final
+from typing import ClassVar, final
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +12,8 @@ from jax import Array
 
 from pcbf_baselines.losses import bcfm_pair, confidence_weight, dcfm_pair
 from pcbf_core.config import check_range
-from pcbf_core.critic import AGGREGATIONS, FlowCritic, FlowCriticConfig, noise_and_times
 from pcbf_core.flow import Velocity, flow_map
+from pcbf_core.flow_critic import AGGREGATIONS, FlowCritic, FlowCriticConfig
 from pcbf_core.pcbf import FlowAgent, FlowAgentConfig, ScoreNoise
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
@@ -29,6 +28,8 @@ class ValueFlowsCriticConfig(FlowCriticConfig):
       confidence_temperature: τ of the weights that favour uncertain returns, see `confidence_weight`;
         None weighs all transitions alike.
     """
+
+    coefficient_names: ClassVar[tuple[str, ...]] = ("bcfm_weight", "dcfm_weight")
 
     bcfm_weight: float = 1.0
     dcfm_weight: float = 1.0
@@ -50,10 +51,6 @@ class ValueFlowsCritic(FlowCritic):
     config: ValueFlowsCriticConfig
     spec: TaskSpec
 
-    @property
-    def coefficients(self) -> dict[str, float]:
-        return {"bcfm_weight": self.config.bcfm_weight, "dcfm_weight": self.config.dcfm_weight}
-
     def loss(
         self, params: PyTree, target_params: PyTree, batch: Transition, key: Array, coefficients: Mapping[str, Array]
     ) -> tuple[Array, Metrics]:
@@ -65,36 +62,32 @@ class ValueFlowsCritic(FlowCritic):
         """
         config = self.config
         target_params = jax.lax.stop_gradient(target_params)
-        noise, flow_time = noise_and_times(
-            key,
-            batch.reward.shape[0],
-            config.num_flow_times,
-            stratified=config.stratified,
-            time_power=config.time_sampling_power,
-        )
+        noise, flow_time = self.draw(key, batch)
+        aggregation = config.successor_aggregation
+        successor = self.flow_at(target_params, batch.next_observation, batch.successor_action, aggregation=aggregation)
+        current = self.flow_at(params, batch.observation, batch.action, aggregation=aggregation, for_gradient=True)
         reward, terminal = batch.reward[:, None], batch.terminal[:, None]
-        aggregate = partial(AGGREGATIONS[config.successor_aggregation], axis=0)
-        successor = self.ensemble(target_params, batch.next_observation, batch.successor_action, sample_axes=1)
-        online = self.ensemble(params, batch.observation, batch.action, sample_axes=1, for_gradient=True)
-        members = (config.num_critics, *flow_time.shape)
-        start = jnp.broadcast_to(noise, (config.num_critics, *noise.shape))
 
-        successor_return = aggregate(flow_map(successor, start, config.num_flow_steps, **self.flow_options()))
-        bellman = {"reward": reward, "terminal": terminal, "discount": config.discount}
-        point, target = bcfm_pair(noise=noise, successor_return=successor_return, flow_time=flow_time, **bellman)
-        prediction = online(flow_time[None], jnp.broadcast_to(point, members))
-        bcfm_error = (prediction - target) ** 2
+        point, target = bcfm_pair(
+            noise=noise,
+            successor_return=successor.returns(noise),
+            flow_time=flow_time,
+            reward=reward,
+            terminal=terminal,
+            discount=config.discount,
+        )
+        bcfm_error = (current.member_velocities(flow_time, point) - target) ** 2
 
         time = flow_time[:, :1]
-        partial_flow = flow_map(successor, start, config.num_flow_steps, end_time=time[None], **self.flow_options())
         point, target = dcfm_pair(
-            lambda t, z: aggregate(successor(t[None], jnp.broadcast_to(z, start.shape))),
-            successor_point=aggregate(partial_flow),
+            successor.velocity,
+            successor_point=successor.points(noise, time),
             flow_time=time,
-            **bellman,
+            reward=reward,
+            terminal=terminal,
+            discount=config.discount,
         )
-        prediction = online(time[None], jnp.broadcast_to(point, start.shape))
-        dcfm_error = (prediction - target) ** 2
+        dcfm_error = (current.member_velocities(time, point) - target) ** 2
 
         if config.confidence_temperature is not None:
             weight = self.confidence(target_params, batch, jax.random.fold_in(key, 1), config.confidence_temperature)
@@ -104,20 +97,25 @@ class ValueFlowsCritic(FlowCritic):
         return loss, {"critic_loss": loss, "bcfm_loss": bcfm, "dcfm_loss": dcfm}
 
     def confidence(self, target_params: PyTree, batch: Transition, key: Array, temperature: float) -> Array:
-        """Weight of each transition, (batch, 1), from the slow flow's spread |∂ψ(ε | s, a)/∂ε| at one noise.
+        """Weight of each transition, (batch, 1), from the target flow's spread |∂ψ(ε | s, a)/∂ε| at one noise.
 
         The clipping of returns is not differentiated, as in the method's own code.
         """
         field = self.ensemble(target_params, batch.observation, batch.action, sample_axes=1)
         noise = jax.random.normal(key, (batch.reward.shape[0], 1))
         start = jnp.broadcast_to(noise, (self.config.num_critics, *noise.shape))
-        options = self.flow_options()
-        if options["clip_range"] is not None:
+        clip_range = self.clip_range
+        if clip_range is not None:
             infinite = jnp.full((2, 1, 1, 1), jnp.inf)
-            low, high = options["clip_range"]
-            options["clip_range"] = ((-infinite).at[0].set(low), infinite.at[0].set(high))
+            low, high = clip_range
+            clip_range = ((-infinite).at[0].set(low), infinite.at[0].set(high))
         pair = flow_map(
-            with_tangent(field), jnp.stack([start, jnp.ones_like(start)]), self.config.num_flow_steps, **options
+            with_tangent(field),
+            jnp.stack([start, jnp.ones_like(start)]),
+            self.config.num_flow_steps,
+            solver=self.config.solver,
+            time_power=self.config.time_power,
+            clip_range=clip_range,
         )
         spread = AGGREGATIONS[self.config.return_aggregation](jnp.abs(pair[1]), axis=0)
         return jax.lax.stop_gradient(confidence_weight(spread, temperature))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from pcbf_core.config import check_choice, check_range
-from pcbf_core.critic import AGGREGATIONS, Aggregation
+from pcbf_core.flow_critic import AGGREGATIONS, Aggregation
 from pcbf_core.learner import LearnerConfig
 from pcbf_core.roles import Role, make_role
 from pcbf_core.types import PyTree, TaskSpec

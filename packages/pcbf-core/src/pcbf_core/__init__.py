@@ -1,32 +1,43 @@
 """Path-Coupled Bellman Flows: a return-distribution critic trained by flow matching."""
 
-from pcbf_core.agent import Agent, BatchSource, Learner, ReturnSampler
-from pcbf_core.critic import FlowCritic, FlowCriticConfig, PCBFCritic, PCBFCriticConfig, path_coupled_pair
+from pcbf_core.agent import Agent, BatchSource, GradientAgent, Learner, PlainAgent, ReturnSampler
+from pcbf_core.candidates import CandidateAgent, CandidateConfig
+from pcbf_core.critic import PCBFCritic, PCBFCriticConfig, path_coupled_pair
 from pcbf_core.flow import flow_map, flow_times, flow_trajectory
-from pcbf_core.learner import LearnerState, gradient_step
+from pcbf_core.flow_critic import FlowCritic, FlowCriticConfig, ReturnFlow
+from pcbf_core.learner import LearnerConfig, LearnerState, gradient_step
 from pcbf_core.networks import MLP, StateEmbedding, VelocityField
+from pcbf_core.noise import even_levels, noise_and_times, noise_at_levels
 from pcbf_core.paths import current_point, current_point_from_successor, successor_point, uncorrected_point
 from pcbf_core.pcbf import PCBF, PCBFConfig
 from pcbf_core.policy import Proposal, ProposalConfig
 from pcbf_core.targets import bellman_velocity, control_variate, optimal_control_weight, velocity_target
 from pcbf_core.training import Dataset, init_many, train_chunk
-from pcbf_core.types import TaskSpec, Transition
+from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
 __all__ = [
     "MLP",
     "PCBF",
     "Agent",
     "BatchSource",
+    "CandidateAgent",
+    "CandidateConfig",
     "Dataset",
     "FlowCritic",
     "FlowCriticConfig",
+    "GradientAgent",
     "Learner",
+    "LearnerConfig",
     "LearnerState",
+    "Metrics",
     "PCBFConfig",
     "PCBFCritic",
     "PCBFCriticConfig",
+    "PlainAgent",
     "Proposal",
     "ProposalConfig",
+    "PyTree",
+    "ReturnFlow",
     "ReturnSampler",
     "StateEmbedding",
     "TaskSpec",
@@ -36,11 +47,14 @@ __all__ = [
     "control_variate",
     "current_point",
     "current_point_from_successor",
+    "even_levels",
     "flow_map",
     "flow_times",
     "flow_trajectory",
     "gradient_step",
     "init_many",
+    "noise_and_times",
+    "noise_at_levels",
     "optimal_control_weight",
     "path_coupled_pair",
     "successor_point",

@@ -1,4 +1,4 @@
-"""The protocols that training, evaluation and analysis rely on.
+"""What an agent is: the protocols that training and evaluation rely on, and the base of those with one loss.
 
 An agent is a frozen dataclass of its configuration and task: hashable, so that jit takes it as
 static. Everything that changes is in the `LearnerState` it is given and returns.
@@ -6,16 +6,15 @@ static. Everything that changes is in the `LearnerState` it is given and returns
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 
-from pcbf_core.learner import LearnerConfig, LearnerState, gradient_step, make_optimizer
+from pcbf_core.learner import LearnerConfig, LearnerState, fresh_state, gradient_step, make_optimizer
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
 
@@ -60,7 +59,7 @@ class BatchSource(Protocol):
 
 
 @dataclass(frozen=True)
-class GradientAgent:
+class GradientAgent(ABC):
     """An agent with one joint loss and one optimiser; subclasses say what the loss is and how to act.
 
     `loss` differentiates through `params` only: what it evaluates with `state.params` or
@@ -68,7 +67,7 @@ class GradientAgent:
     """
 
     target_roles: ClassVar[tuple[str, ...]] = ()
-    """The roles that have a slow copy."""
+    """The roles that have a target network."""
 
     config: LearnerConfig
     spec: TaskSpec
@@ -78,48 +77,40 @@ class GradientAgent:
         """Fresh parameters by role."""
 
     @abstractmethod
+    def update(self, state: LearnerState, batch: Transition, key: Array) -> tuple[LearnerState, Metrics]:
+        """One step on a batch of the data."""
+
+    @abstractmethod
     def loss(
         self, params: Mapping[str, PyTree], state: LearnerState, batch: Transition, key: Array
     ) -> tuple[Array, Metrics]:
-        """Training loss of all roles together on a prepared batch, and what to log."""
+        """Training loss of all roles together, and what to log."""
 
     @abstractmethod
     def act(self, state: LearnerState, observation: Array, key: Array) -> Array:
         """Actions in [-1, 1], (*batch, action_dim), for observations (*batch, *observation_shape)."""
 
-    @property
-    def coefficients(self) -> Mapping[str, float]:
-        """Scalars of the loss that a sweep may vary without compiling again."""
-        return {}
-
     def init(self, key: Array) -> LearnerState:
-        params = self.init_params(key)
-        target_params = {name: jax.tree.map(jnp.copy, params[name]) for name in self.target_roles}
-        coefficients = {name: jnp.asarray(value, jnp.float32) for name, value in self.coefficients.items()}
-        return LearnerState(params, target_params, make_optimizer(self.config).init(params), coefficients)
-
-    @property
-    def action_reuse(self) -> int:
-        """For how many steps a prepared transition serves."""
-        return 1
-
-    def prepare(self, state: LearnerState, batch: Transition, key: Array) -> Transition:
-        """The batch with what the loss needs besides the data; by default nothing."""
-        return batch
-
-    def update(self, state: LearnerState, batch: Transition, key: Array) -> tuple[LearnerState, Metrics]:
-        """One step on a batch that is prepared for it alone."""
-        prepare_key, loss_key = jax.random.split(key)
-        return self.learn(state, self.prepare(state, batch, prepare_key), loss_key)
+        return fresh_state(self.config, self.init_params(key), target_roles=self.target_roles)
 
     def learn(self, state: LearnerState, batch: Transition, key: Array) -> tuple[LearnerState, Metrics]:
-        """One step on a prepared batch."""
+        """One gradient step of `loss` on a batch that has all it needs."""
         return gradient_step(
             lambda params: self.loss(params, state, batch, key),
             make_optimizer(self.config),
             state,
             polyak_rate=self.config.polyak_rate,
         )
+
+
+@dataclass(frozen=True)
+class PlainAgent(GradientAgent):
+    """An agent that learns from the data as it is."""
+
+    def update(self, state: LearnerState, batch: Transition, key: Array) -> tuple[LearnerState, Metrics]:
+        """One gradient step of `loss` on the batch."""
+        _, loss_key = jax.random.split(key)  # the other key is what `CandidateAgent` chooses a' with
+        return self.learn(state, batch, loss_key)
 
 
 def require_return_range(spec: TaskSpec, method: str) -> tuple[float, float]:

@@ -52,7 +52,10 @@ class CandidateConfig(ProposalConfig):
 
 @dataclass(frozen=True)
 class CandidateAgent(GradientAgent):
-    """A critic and a proposal, trained together; subclasses say what the critic is and how it scores candidates."""
+    """A critic and a proposal, trained together; subclasses say what the critic is and how it scores candidates.
+
+    An update chooses a' at s', then takes one gradient step on the losses of both.
+    """
 
     target_roles: ClassVar[tuple[str, ...]] = ("critic",)
 
@@ -62,6 +65,10 @@ class CandidateAgent(GradientAgent):
     @abstractmethod
     def init_critic(self, key: Array) -> PyTree:
         """Fresh parameters of the critic."""
+
+    @abstractmethod
+    def choose_next_action(self, state: LearnerState, batch: Transition, key: Array) -> Array:
+        """a' at s', (batch, action_dim), from the online networks; most often the `best_action` there."""
 
     @abstractmethod
     def critic_loss(self, params: PyTree, state: LearnerState, batch: Transition, key: Array) -> tuple[Array, Metrics]:
@@ -81,15 +88,21 @@ class CandidateAgent(GradientAgent):
 
     @property
     def action_reuse(self) -> int:
+        """For how many steps a chosen a' serves, see `train_chunk`."""
         return self.config.action_reuse
 
     def init_params(self, key: Array) -> dict[str, PyTree]:
         critic_key, proposal_key = jax.random.split(key)
         return {"critic": self.init_critic(critic_key), "proposal": self.proposal.init_params(proposal_key)}
 
+    def update(self, state: LearnerState, batch: Transition, key: Array) -> tuple[LearnerState, Metrics]:
+        """One gradient step of `loss` on the batch, with a' chosen for this step alone."""
+        prepare_key, loss_key = jax.random.split(key)
+        return self.learn(state, self.prepare(state, batch, prepare_key), loss_key)
+
     def prepare(self, state: LearnerState, batch: Transition, key: Array) -> Transition:
-        """The batch with a' at s', (batch, action_dim), the best of K candidates."""
-        return batch.replace(next_action=self.best_action(state, batch.next_observation, key, for_target=True))
+        """The batch with a' at s', (batch, action_dim)."""
+        return batch.replace(next_action=self.choose_next_action(state, batch, key))
 
     def loss(
         self, params: Mapping[str, PyTree], state: LearnerState, batch: Transition, key: Array

@@ -36,7 +36,7 @@ def _heun(velocity: Velocity, time: Array, step: Array, point: Array) -> Array:
 _STEPPERS = {"euler": _euler, "midpoint": _midpoint, "heun": _heun}
 
 
-def flow_times(num_steps: int, *, time_power: float = 1.0) -> Float[Array, " steps+1"]:
+def flow_times(num_steps: int, *, time_power: float = 1.0) -> Float[Array, " {num_steps}+1"]:
     """Grid 0 = t_0 < … < t_N = 1 with t_i = 1 - (1 - i/N)^p; p > 1 puts more steps near t = 1."""
     if num_steps < 1:
         raise ValueError(f"`num_steps={num_steps}` integrates nothing; pass at least 1.")
@@ -45,15 +45,18 @@ def flow_times(num_steps: int, *, time_power: float = 1.0) -> Float[Array, " ste
     return 1 - (1 - jnp.linspace(0.0, 1.0, num_steps + 1)) ** time_power
 
 
+ClipRange = tuple[float | Array, float | Array]
+
+
 def _stepping(
     velocity: Velocity,
     noise: Array,
     num_steps: int,
     *,
-    solver: Solver = "euler",
-    time_power: float = 1.0,
-    end_time: float | Array = 1.0,
-    clip_range: tuple[float, float] | None = None,
+    solver: Solver,
+    time_power: float,
+    end_time: float | Array,
+    clip_range: ClipRange | None,
 ) -> tuple[Callable[[Array, tuple[Array, Array]], Array], tuple[Array, Array]]:
     """One solver step, and the (begin, end) of every step as fractions of `end_time`."""
     if solver not in _STEPPERS:
@@ -70,7 +73,14 @@ def _stepping(
 
 
 def flow_map(
-    velocity: Velocity, noise: Float[Array, "*shape"], num_steps: int, *, unroll: int = 1, **options
+    velocity: Velocity,
+    noise: Float[Array, "*shape"],
+    num_steps: int,
+    *,
+    solver: Solver = "euler",
+    time_power: float = 1.0,
+    end_time: float | Array = 1.0,
+    clip_range: ClipRange | None = None,
 ) -> Float[Array, "*shape"]:
     """Terminal point ψ¹(x_0) of dz/dt = v(t, z) from z_0 = `noise` (eq:fm_ode, eq:succ-sample).
 
@@ -78,22 +88,32 @@ def flow_map(
       velocity: function of flow time and point; the time arrives as a scalar, or with the shape of `end_time`.
       noise: where the trajectories start.
       num_steps: number of steps N; midpoint and Heun evaluate the field twice per step.
-      unroll: steps of the scan compiled into one loop body.
-      solver: "euler" (first order, default), "midpoint" or "heun" (second order).
-      time_power: exponent of the time grid, see `flow_times`; 1 (default) is uniform.
-      end_time: flow time at which to stop, 1 by default; an array broadcasts against `noise`.
-      clip_range: bounds applied to the point after every step; None (default) for no bounds.
+      solver: "euler" (first order), "midpoint" or "heun" (second order).
+      time_power: exponent of the time grid, see `flow_times`; 1 is uniform.
+      end_time: flow time at which to stop; an array broadcasts against `noise`.
+      clip_range: bounds applied to the point after every step; None for no bounds.
     """
-    one_step, intervals = _stepping(velocity, noise, num_steps, **options)
-    point, _ = jax.lax.scan(lambda z, dt: (one_step(z, dt), None), noise, intervals, unroll=unroll)
+    one_step, intervals = _stepping(
+        velocity, noise, num_steps, solver=solver, time_power=time_power, end_time=end_time, clip_range=clip_range
+    )
+    point, _ = jax.lax.scan(lambda z, dt: (one_step(z, dt), None), noise, intervals)
     return point
 
 
 def flow_trajectory(
-    velocity: Velocity, noise: Float[Array, "*shape"], num_steps: int, **options
-) -> Float[Array, "steps+1 *shape"]:
-    """All points of `flow_map` at its N+1 grid times, `noise` first; same options."""
-    one_step, intervals = _stepping(velocity, noise, num_steps, **options)
+    velocity: Velocity,
+    noise: Float[Array, "*shape"],
+    num_steps: int,
+    *,
+    solver: Solver = "euler",
+    time_power: float = 1.0,
+    end_time: float | Array = 1.0,
+    clip_range: ClipRange | None = None,
+) -> Float[Array, "{num_steps}+1 *shape"]:
+    """All points of `flow_map` at its N+1 grid times, `noise` first; same arguments."""
+    one_step, intervals = _stepping(
+        velocity, noise, num_steps, solver=solver, time_power=time_power, end_time=end_time, clip_range=clip_range
+    )
 
     def record(point: Array, interval: tuple[Array, Array]) -> tuple[Array, Array]:
         point = one_step(point, interval)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 import optax
 from flax import struct
 from jax import Array
@@ -24,11 +26,14 @@ class LearnerConfig:
       hidden_sizes, activation, layer_norm: the MLPs.
       state_features: size of the embedding of discrete states.
       encoder_channels, encoder_features: stacks and output size of the image encoder.
-      learning_rate, polyak_rate: Adam and the slow copy.
+      learning_rate, polyak_rate: Adam and the target network.
       decay_steps: if given, the learning rate is held for `hold_fraction` of so many steps, then decays
         to zero on a cosine.
       grad_clip: if given, largest global norm of a gradient, all networks together.
     """
+
+    coefficient_names: ClassVar[tuple[str, ...]] = ()
+    """The settings that scale the loss."""
 
     discount: float = 0.99
     hidden_sizes: tuple[int, ...] = (512, 512, 512, 512)
@@ -55,6 +60,12 @@ class LearnerConfig:
         if self.grad_clip is not None:
             check_range("grad_clip", self.grad_clip, above=0)
 
+    @property
+    def coefficients(self) -> dict[str, float]:
+        """Scalars of the loss that a sweep may vary without compiling again; settings that are no numbers are none."""
+        values = {name: getattr(self, name) for name in self.coefficient_names}
+        return {name: value for name, value in values.items() if isinstance(value, int | float)}
+
 
 def check_sizes(name: str, sizes: tuple[int, ...]) -> None:
     """Raise unless `sizes` are the widths of a network's layers."""
@@ -75,7 +86,7 @@ class LearnerState(struct.PyTreeNode):
 
     Attributes:
       params: online parameters by role, e.g. {"critic": ..., "proposal": ...}.
-      target_params: slow copies, only of the roles that have one.
+      target_params: target networks, only of the roles that have one.
       opt_state: state of the optimiser.
       coefficients: scalars of the loss (λ and the like) that a sweep may vary over vmapped learners.
     """
@@ -84,6 +95,13 @@ class LearnerState(struct.PyTreeNode):
     target_params: Mapping[str, PyTree]
     opt_state: PyTree
     coefficients: Mapping[str, Array] = struct.field(default_factory=dict)
+
+
+def fresh_state(config: LearnerConfig, params: Mapping[str, PyTree], *, target_roles: tuple[str, ...]) -> LearnerState:
+    """The state in which training begins: the target networks are copies, the optimiser has seen nothing."""
+    target_params = {name: jax.tree.map(jnp.copy, params[name]) for name in target_roles}
+    coefficients = {name: jnp.asarray(value, jnp.float32) for name, value in config.coefficients.items()}
+    return LearnerState(params, target_params, make_optimizer(config).init(params), coefficients)
 
 
 def gradient_step(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final, get_args
 
@@ -12,12 +11,13 @@ from jax import Array
 
 from pcbf_core.candidates import CandidateAgent, CandidateConfig
 from pcbf_core.config import check_choice, check_range, config_from
-from pcbf_core.critic import FlowCritic, FlowCriticConfig, PCBFCritic, PCBFCriticConfig
+from pcbf_core.critic import PCBFCritic, PCBFCriticConfig
+from pcbf_core.flow_critic import FlowCritic, FlowCriticConfig
 from pcbf_core.learner import LearnerState
+from pcbf_core.released import VARIANTS, DoneSource, with_terminals_of
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
 NextAction = Literal["rejection", "bc_sample", "dataset_next", "current_action"]
-DoneSource = Literal["masks", "terminals"]
 ScoreNoise = Literal["shared", "per_candidate"]
 
 
@@ -72,29 +72,11 @@ class FlowAgent(CandidateAgent):
     def critic(self) -> FlowCritic:
         """The critic with its loss."""
 
-    @property
-    def coefficients(self) -> Mapping[str, float]:
-        return self.critic.coefficients
-
     def init_critic(self, key: Array) -> PyTree:
         return self.critic.init_params(key)
 
-    def critic_loss(self, params: PyTree, state: LearnerState, batch: Transition, key: Array) -> tuple[Array, Metrics]:
-        return self.critic.loss(params, state.target_params["critic"], batch, key, state.coefficients)
-
-    def prepare(self, state: LearnerState, batch: Transition, key: Array) -> Transition:
-        """The batch with d by `done_source` and a' by `next_action`."""
-        if self.config.done_source == "terminals":
-            if batch.trajectory_end is None:
-                raise ValueError(
-                    '`done_source="terminals"` needs `Transition.trajectory_end`, which this data lacks; '
-                    'fill it in, or use `done_source="masks"`.'
-                )
-            batch = batch.replace(terminal=batch.trajectory_end)
-        return batch.replace(next_action=self.choose_next_action(state, batch, key))
-
     def choose_next_action(self, state: LearnerState, batch: Transition, key: Array) -> Array:
-        """a' at s', (batch, action_dim), from the online networks."""
+        """a' at s', (batch, action_dim), by `FlowAgentConfig.next_action`."""
         config = self.config
         if config.next_action == "current_action":
             return batch.action
@@ -108,6 +90,11 @@ class FlowAgent(CandidateAgent):
         if config.next_action == "bc_sample":
             return self.proposal.sample(state.params["proposal"], batch.next_observation, key)
         return self.best_action(state, batch.next_observation, key, for_target=True)
+
+    def critic_loss(self, params: PyTree, state: LearnerState, batch: Transition, key: Array) -> tuple[Array, Metrics]:
+        """The critic's own loss, with d by `done_source`."""
+        batch = with_terminals_of(self.config.done_source, batch)
+        return self.critic.loss(params, state.target_params["critic"], batch, key, state.coefficients)
 
     def score(self, state: LearnerState, observation: Array, action: Array, key: Array, *, for_target: bool) -> Array:
         """Scores (*batch, candidates), see `FlowAgentConfig.score`."""
@@ -131,31 +118,6 @@ class FlowAgent(CandidateAgent):
     def quantiles(self, state: LearnerState, observation: Array, action: Array, levels: Array) -> Array:
         """Return quantiles at `levels` in (0, 1), (*batch, levels)."""
         return self.critic.quantiles(state, observation, action, levels)
-
-
-VARIANTS: dict[str, dict[str, Any]] = {
-    "paper": {},
-    "released": {
-        "next_action": "current_action",
-        "done_source": "terminals",
-        "trained_critics": 1,
-        "score": "one_step",
-        "num_return_samples": 1,
-        "score_noise": "per_candidate",
-        "action_clip": "every_step",
-        "grad_clip": 1.0,
-    },
-    "compiled": {
-        "path": "blended",
-        "lambda_scale": "inside_discount",
-        "score": "one_step",
-        "num_return_samples": 1,
-        "score_noise": "per_candidate",
-        "next_score": "one_step",
-        "num_next_samples": 1,
-        "action_clip": "every_step",
-    },
-}
 
 
 @final

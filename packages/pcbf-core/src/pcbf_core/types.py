@@ -1,4 +1,4 @@
-"""The data that flows between environments, learners and records."""
+"""The data that flows from datasets and processes to learners."""
 
 from __future__ import annotations
 

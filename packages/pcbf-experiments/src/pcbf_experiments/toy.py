@@ -16,11 +16,13 @@ from jax import Array
 
 from pcbf_baselines.value_flows import ValueFlowsCritic, ValueFlowsCriticConfig
 from pcbf_core.config import check_choice, check_range
-from pcbf_core.critic import FlowCritic, PCBFCritic, PCBFCriticConfig, even_levels, noise_at_levels
+from pcbf_core.critic import PCBFCritic, PCBFCriticConfig
 from pcbf_core.flow import SOLVERS, Solver, flow_times
+from pcbf_core.flow_critic import FlowCritic
 from pcbf_core.learner import LearnerState
 from pcbf_core.mrp import MRPS, MarkovRewardProcess
 from pcbf_core.networks import ACTIVATIONS
+from pcbf_core.noise import even_levels, noise_at_levels
 from pcbf_core.theory import corrected_residual
 from pcbf_core.training import init_many, train_chunk
 from pcbf_core.types import Transition

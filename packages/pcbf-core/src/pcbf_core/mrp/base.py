@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import jax
@@ -13,7 +13,7 @@ from pcbf_core.mrp.laws import ReturnLaw
 from pcbf_core.types import TaskSpec, Transition
 
 
-class MarkovRewardProcess:
+class MarkovRewardProcess(ABC):
     """A process without actions on integer states, with its exact return law.
 
     A process is a small frozen dataclass; define the class attributes, `step` and `return_law`, then
