@@ -468,7 +468,8 @@ def _copy_namespace(made: Path, wanted: Path) -> None:
     wanted.mkdir(parents=True, exist_ok=True)
     for note in made.glob("*.json"):
         if not (wanted / note.name).exists():
-            shutil.copy2(note, wanted / note.name)
+            with atomic_write(wanted / note.name, "wb") as copy:  # a job of another dataset may read it meanwhile
+                copy.write(note.read_bytes())
 
 
 def _write_minari(task: Task, data_dir: Path, episodes: Sequence[Episode], mark: dict[str, Any]) -> None:
