@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from pcbf_analysis import progress
 from pcbf_analysis.control import load_plan
 from pcbf_analysis.progress import (
     COMPILE_WORK,
@@ -20,6 +19,7 @@ from pcbf_analysis.progress import (
     Job,
     Progress,
     RunLog,
+    _line_feeder,
     clock,
     config_of,
     describe,
@@ -267,7 +267,7 @@ def test_a_signal_that_comes_while_the_child_is_started_reaches_it_too(tmp_path,
         signal.raise_signal(number)
         return child
 
-    monkeypatch.setattr(progress.subprocess, "Popen", start_and_signal)
+    monkeypatch.setattr(subprocess, "Popen", start_and_signal)
     before = signal.signal(number, lambda *_: None)  # if nobody else takes it
     try:
         child = [sys.executable, "-c", "import time; time.sleep(10)"]
@@ -281,7 +281,7 @@ def test_a_letter_that_is_written_in_two_halves_is_read_whole(tmp_path):
     first, second = (START.format(method="é", jobid=1) + "\n").encode().split(b"\xa9", maxsplit=1)
     file.write_bytes(first)
     with file.open("rb") as source, file.open("ab") as sink:
-        feed = progress._line_feeder(source, run)
+        feed = _line_feeder(source, run)
         feed()
         sink.write(b"\xa9" + second)
         sink.flush()
