@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-PATIENCE = 600.0  # seconds; only a test that fails waits so long, and a machine with much else to do is slow
+PATIENCE = 1800.0  # seconds; only a test that fails waits so long, and a machine with much else to do is slow
 SHOWN = 4000  # characters of what was seen last
 
 Seen = TypeVar("Seen")
