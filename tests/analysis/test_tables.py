@@ -404,7 +404,7 @@ def test_latex_compiles_all_tables(two_tasks: Results, tmp_path: Path) -> None:
     document = rf"\documentclass{{article}}{packages}\begin{{document}}{''.join(inputs)}\end{{document}}"
     (tmp_path / "all.tex").write_text(document, encoding="utf-8")
     command = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "all.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout[-2000:]
     assert (tmp_path / "all.pdf").stat().st_size > 10_000
 

@@ -16,6 +16,8 @@ import pytest
 from pcbf_baselines.lease import LeaseError, acquire, leased_environment, visible_devices
 from pcbf_baselines.locks import LockedError, held
 
+from ..waiting import PATIENCE
+
 CARDS = "GPU-a,GPU-b,GPU-c"
 HOLD = 'mkdir "$HELD/$CUDA_VISIBLE_DEVICES" || exit 9; sleep 0.05; rmdir "$HELD/$CUDA_VISIBLE_DEVICES"'
 
@@ -49,13 +51,13 @@ def first_line(job: subprocess.Popen[str]) -> str:
 
 def test_more_jobs_than_cards_never_share_one(start):
     jobs = [start("sh", "-c", HOLD) for _ in range(12)]
-    logs = [job.communicate(timeout=120)[1] for job in jobs]
+    logs = [job.communicate(timeout=PATIENCE)[1] for job in jobs]
     assert [job.returncode for job in jobs] == [0] * 12, logs  # 9 if two held the same card
     assert all("leased GPU-" in log for log in logs)
 
 
 def test_kills_free_the_card_at_once_and_the_others_stay_disjoint(start):
-    tell = 'echo "$CUDA_VISIBLE_DEVICES"; exec sleep 60'
+    tell = f'echo "$CUDA_VISIBLE_DEVICES"; exec sleep {PATIENCE}'
     for _ in range(3):
         holders = [start("sh", "-c", tell) for _ in range(3)]
         cards = [first_line(job) for job in holders]
@@ -65,12 +67,12 @@ def test_kills_free_the_card_at_once_and_the_others_stay_disjoint(start):
         assert first_line(waiting) == cards[1]
         for job in [*holders, waiting]:
             job.kill()
-            job.wait(60)
+            job.wait(PATIENCE)
 
 
 def test_jobs_of_two_cards_do_not_wait_for_each_other_forever(start):
     jobs = [start("true", count=2) for _ in range(5)]
-    assert [job.wait(120) for job in jobs] == [0] * 5
+    assert [job.wait(PATIENCE) for job in jobs] == [0] * 5
 
 
 def test_cards_are_shared_if_asked_for_but_idle_ones_come_first(tmp_path):

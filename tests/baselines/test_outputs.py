@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,8 @@ import pytest
 
 from pcbf_baselines.evaluation import _write_frames
 from pcbf_baselines.runner import RunError, tensorboard_sink, wandb_sink
+
+from ..waiting import wait_for
 
 ROWS = [(0, 10, {"critic_loss": 2.0, "reward": -1.0}), (0, 20, {"critic_loss": 1.5, "reward": -0.5})]
 
@@ -30,12 +31,9 @@ def test_tensorboard_gets_every_metric_of_every_seed(tmp_path: Path):
         write(*row)
     (file,) = tmp_path.iterdir()
     expected = {(f"seed{seed}/{name}", step): value for seed, step, metrics in ROWS for name, value in metrics.items()}
-    values = {}
-    for _ in range(300):  # a thread of its own writes the file, once a second
-        values = {(tag, step): value for tag, step, value in scalars(file)}
-        if len(values) == len(expected):
-            break
-        time.sleep(0.1)
+    values = wait_for(  # a thread of its own writes the file, once a second
+        lambda: {(tag, step): value for tag, step, value in scalars(file)}, lambda found: len(found) == len(expected)
+    )
     assert values == expected
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import math
 import multiprocessing
 import random
 import resource
@@ -27,6 +28,8 @@ from pcbf_baselines.registry import make_agent
 from pcbf_baselines.runner import RunDiverged, RunError, RunPaths, RunSettings, RunStopped, restore_run, run
 from pcbf_core.checkpoint import CheckpointError, read_header
 from pcbf_core.records import Evaluation, load_record
+
+from ..waiting import wait_for
 
 sys.path.insert(0, str(Path(__file__).parent))
 from tiny import SETTINGS, TinyAgent, TinyConfig, run_tiny, tiny_problem
@@ -285,8 +288,8 @@ def test_killed_at_random_points_it_ends_with_the_same_bytes(tmp_path):
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tiny"])  # imports once; every process starts its own JAX
 
-    def start(folder: str):
-        process = context.Process(target=run_tiny, args=(str(tmp_path / folder),))
+    def start(folder: str, rows: float = math.inf):
+        process = context.Process(target=run_tiny, args=(str(tmp_path / folder), rows), daemon=True)
         process.start()
         return process
 
@@ -295,17 +298,23 @@ def test_killed_at_random_points_it_ends_with_the_same_bytes(tmp_path):
     assert whole.exitcode == 0
     results, rng, kills = tmp_path / "killed", random.Random(0), 0
     for _ in range(10):
-        process = start("killed")
-        aim = _steps_done(results) + rng.choice([5, 5, 10])
-        while process.is_alive() and _steps_done(results) < min(aim, 55):
-            time.sleep(0.001)
-        time.sleep(rng.random() * 0.01)
+        done = _steps_done(results)
+        aim = min(done + rng.choice([5, 5, 10]), 55)
+        # not beyond the row after the aim, so that it is met however late we look
+        process = start("killed", rows=max(aim - done, 0) // SETTINGS.log_every)
+        wait_for(
+            lambda: _steps_done(results),
+            lambda steps, aim=aim: steps >= aim,
+            ended=lambda process=process: not process.is_alive(),
+            every=0.001,
+        )
+        time.sleep(rng.random() * 0.01)  # so that kills fall anywhere
         process.kill()
         process.join()
         kills += process.exitcode == -signal.SIGKILL
     last = start("killed")
     last.join()
-    assert last.exitcode == 0 and kills >= 3
+    assert last.exitcode == 0 and kills == 10
     assert artefacts(results) == artefacts(tmp_path / "whole")
 
 

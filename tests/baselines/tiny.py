@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import itertools
+import math
+import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,7 +97,16 @@ def tiny_problem(**config: Any) -> Problem:
 SETTINGS = RunSettings(steps=60, batch_size=8, eval_every=20, log_every=5)
 
 
-def run_tiny(results: str) -> None:
-    """Body of a process that the kill test kills; a commit made meanwhile must not show in its records."""
+def run_tiny(results: str, rows: float = math.inf) -> None:
+    """Body of a process that the kill test kills; a commit made meanwhile must not show in its records.
+
+    After so many rows of the last seed's metrics and the next one, it waits to be killed.
+    """
     runner.code_version = dict
-    run(tiny_problem(), SETTINGS, (0, 1), Path(results), checkpoint_every=5, log=io.StringIO())
+    count = itertools.count()
+
+    def wait(seed: int, step: int, metrics: Mapping[str, float]) -> None:
+        if seed == 1 and "score" not in metrics and next(count) >= rows:
+            signal.pause()
+
+    run(tiny_problem(), SETTINGS, (0, 1), Path(results), checkpoint_every=5, log=io.StringIO(), sinks=[wait])

@@ -167,6 +167,20 @@ def test_disk_space_is_that_of_checkpoints_and_data_where_they_are(tmp_path, pla
     assert (sizes["datasets"], sizes["checkpoints"]) == (300, 8 * 1000)  # eight runs, one seed in 1000 bytes
 
 
+def test_files_that_vanish_while_disk_space_is_counted_take_none(tmp_path, plan, monkeypatch):
+    results, path = tmp_path / "results/smoke", tmp_path / data_stamp(plan.settings["smoke"], plan.sheets, TASK)
+    gone = (
+        results / f"checkpoints/{TASK}/iql/seeds0-1.npz",
+        path.parents[1] / "ogbench/cube-single-play-v0.npz.1234abcd.part",
+    )
+    for file in gone:
+        file.parent.mkdir(parents=True)
+        file.symlink_to(tmp_path / "nowhere")  # listed, and not there
+    monkeypatch.setattr(Path, "is_file", lambda path: True)  # the download ends just after
+    without = disk_bytes(tmp_path / "empty", plan, tmp_path / "empty/results/smoke", plan.selected())
+    assert disk_bytes(tmp_path, plan, results, plan.selected()) == without
+
+
 def test_cost_records_are_read_from_every_folder(tmp_path):
     write_json(tmp_path / "a/cost/task/iql/seeds0.json", {"steps": 5, "seeds": [0], "train_seconds": 1.0})
     write_json(tmp_path / "b/cost/task/pcbf/seeds0.json", {"steps": 0, "seeds": [0]})

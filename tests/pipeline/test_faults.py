@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from pcbf_analysis.control import data_stamp, load_plan
 from pcbf_analysis.records import Results
 from pcbf_analysis.scheduler import clear_stale_locks
 
+from ..waiting import exit_code, text_of, wait_for, wait_for_words
 from .conftest import REPOSITORY, copy_pipeline
 
 TASK = "cube-single-play-singletask-task1-v0"
@@ -32,19 +34,24 @@ CONTROL = {
     "run": {"steps": STEPS, "eval_every": 5, "log_every": 5},
     "ablations": {"control_weights": [], "tasks": []},
 }
-PATIENCE = 300.0
+NEVER = STEPS + 1
 
 # Python runs this before everything else; in trainers it replaces the problem.
 START = f"""
-import os, sys, time
+import os, signal, sys, time
 if any(word.endswith("pcbf-train") for word in sys.orig_argv):
     sys.path.append({str(REPOSITORY / "tests/baselines")!r})
     import dataclasses
     import tiny
     from pcbf_baselines import runner
 
+    stops = [int(os.environ["STOP_AT"])]  # once, although every seed is judged
+
     def judge(agent, state, step):
         time.sleep(float(os.environ["PAUSE"]))
+        if step in stops:
+            stops.clear()
+            os.kill(os.getpid(), signal.SIGSTOP)
         return tiny.judge(agent, state, step)
 
     def make_problem(task, method, settings, chosen, **options):
@@ -62,13 +69,13 @@ def start(tmp_path, monkeypatch, compile_cache) -> Iterator[Start]:
     """A function that starts a campaign in a folder; whatever still runs ends with the test."""
     (tmp_path / "start").mkdir()
     (tmp_path / "start/sitecustomize.py").write_text(START, encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "start"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "start"), prepend=os.pathsep)
     with ExitStack() as stack:
 
-        def run(folder: Path, *arguments: str, pause: float = 0.03) -> subprocess.Popen[bytes]:
+        def run(folder: Path, *arguments: str, pause: float = 0.03, stop_at: int = NEVER) -> subprocess.Popen[bytes]:
             options = ["--cores", "2", "--config", "scale=smoke", f"control={json.dumps(CONTROL)}", *arguments]
             command = [sys.executable, "-m", "snakemake", *options, "--", "runs"]
-            environment = {**os.environ, **compile_cache, "PAUSE": str(pause)}
+            environment = {**os.environ, **compile_cache, "PAUSE": str(pause), "STOP_AT": str(stop_at)}
             with (folder / "log").open("ab") as log:
                 process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
             stack.callback(end, folder, process)
@@ -78,9 +85,23 @@ def start(tmp_path, monkeypatch, compile_cache) -> Iterator[Start]:
 
 
 def end(folder: Path, scheduler: subprocess.Popen[bytes]) -> None:
-    for pid in (scheduler.pid, *trainers(folder)):
-        send(pid, signal.SIGKILL)
-    scheduler.wait(PATIENCE)
+    """Kill the scheduler and whatever else works in the folder, those included that have not yet said a word."""
+
+    def kill() -> list[int]:
+        found = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if works_in(pid, folder)]
+        for pid in sorted(found, key=lambda pid: pid != scheduler.pid):
+            send(pid, signal.SIGKILL)
+        return found
+
+    wait_for(kill, lambda found: not found)
+    scheduler.wait()
+
+
+def works_in(pid: int, folder: Path) -> bool:
+    try:
+        return os.readlink(f"/proc/{pid}/cwd") == str(folder)
+    except OSError:  # it has ended
+        return False
 
 
 def send(pid: int, number: int) -> bool:
@@ -106,9 +127,10 @@ def trainers(folder: Path) -> dict[int, int]:
     """Steps done of each trainer that is alive, by process."""
     found = {}
     for path in (folder / "results/smoke/progress").glob("train-*.json"):
-        said = json.loads(path.read_text(encoding="utf-8"))
-        if is_trainer(said["pid"]):
-            found[said["pid"]] = said["done"]
+        with suppress(OSError, ValueError):  # it has just been removed or is not whole
+            said = json.loads(text_of(path))
+            if is_trainer(said["pid"]):
+                found[said["pid"]] = said["done"]
     return found
 
 
@@ -119,12 +141,8 @@ def is_trainer(pid: int) -> bool:
         return False
 
 
-def until(condition: Callable[[], bool]) -> bool:
-    """Whether the condition came true before our patience ended."""
-    deadline = time.monotonic() + PATIENCE
-    while not (held := condition()) and time.monotonic() < deadline:
-        time.sleep(0.005)
-    return held
+def is_stopped(pid: int) -> bool:
+    return "\nState:\tT" in text_of(Path(f"/proc/{pid}/status"))
 
 
 def outcome(folder: Path) -> dict[str, bytes]:
@@ -141,34 +159,42 @@ def outcome(folder: Path) -> dict[str, bytes]:
 
 
 def log_of(folder: Path) -> str:
-    return (folder / "log").read_text(encoding="utf-8")
+    return text_of(folder / "log")
+
+
+def code_of(folder: Path, scheduler: subprocess.Popen[bytes]) -> int:
+    """The exit code of a campaign that runs in `folder`, once it has one."""
+    return exit_code(scheduler, folder / "log")
 
 
 @pytest.mark.slow
 def test_twenty_random_kills_change_nothing(tmp_path, start):
     whole, killed = campaign(tmp_path / "whole"), campaign(tmp_path / "killed")
-    assert start(whole, pause=0.0).wait(PATIENCE) == 0, log_of(whole)
+    assert code_of(whole, start(whole, pause=0.0)) == 0, log_of(whole)
     rng, kills = random.Random(0), 0
     while kills < 20:
         scheduler, aims = start(killed), {}
 
         def is_due(scheduler=scheduler, aims=aims) -> bool:
-            for pid, done in trainers(killed).items():
+            alive = trainers(killed)
+            for pid, done in alive.items():
                 aims.setdefault(pid, done + rng.choice([0, 0, 5]))
-            return scheduler.poll() is not None or any(d >= aims[p] for p, d in trainers(killed).items() if p in aims)
+            return scheduler.poll() is not None or any(done >= aims[pid] for pid, done in alive.items())
 
         while scheduler.poll() is None and kills < 20:
-            assert until(is_due)
-            time.sleep(rng.random() * 0.05)
+            wait_for(is_due)
+            time.sleep(rng.random() * 0.05)  # so that kills fall anywhere
             alive = trainers(killed)
             if alive and rng.random() < 0.85:  # one trainer, or all at once as when the power fails
                 kills += send(rng.choice(sorted(alive)), rng.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
             elif alive:
                 end(killed, scheduler)
                 kills += 1
-            assert until(lambda alive=alive: not set(alive) <= set(trainers(killed)) or not alive)
-        scheduler.wait(PATIENCE)
-    assert start(killed, pause=0.0).wait(PATIENCE) == 0, log_of(killed)
+            wait_for(lambda alive=alive: not alive or set(alive) - set(trainers(killed)))
+        if code_of(killed, scheduler) == 0 and kills < 20:  # the trainers were faster than the kills: once more
+            assert outcome(killed) == outcome(whole)
+            shutil.rmtree(killed / "results")
+    assert code_of(killed, start(killed, pause=0.0)) == 0, log_of(killed)
     assert outcome(killed) == outcome(whole)
     assert len(outcome(whole)) > 10
 
@@ -177,25 +203,22 @@ def test_twenty_random_kills_change_nothing(tmp_path, start):
 def test_after_the_scheduler_is_killed_its_orphan_and_two_new_ones_do_not_meet(tmp_path, start):
     folder = campaign(tmp_path / "campaign")
     one = ["methods=bc"]
-    first = start(folder, *one, pause=0.15)
-    assert until(lambda: any(done >= 5 for done in trainers(folder).values())), log_of(folder)
+    first = start(folder, *one, stop_at=10)  # so that its trainer is still there when the next one comes
+    (orphan,) = wait_for(lambda: list(filter(is_stopped, trainers(folder))), ended=lambda: first.poll() is not None)
     first.kill()
     first.wait()
-    (orphan,) = trainers(folder)
-    send(orphan, signal.SIGSTOP)  # so that it is still there when the next one comes
     second = start(folder, *one, pause=0.0)
     job_log = folder / f"results/smoke/logs/train/{TASK}/bc/seeds0-1.log"
-    waits = f"held by process {orphan} on"
-    assert until(lambda: second.poll() is not None or (job_log.exists() and waits in job_log.read_text()))
+    wait_for_words(job_log, f"held by process {orphan} on", ended=lambda: second.poll() is not None)
     assert second.poll() is None and is_trainer(orphan)
     third = start(folder, *one)
-    assert third.wait(PATIENCE) == 1  # refused by Snakemake: the second one is alive
+    assert code_of(folder, third) == 1  # refused by Snakemake: the second one is alive
     send(orphan, signal.SIGCONT)
-    assert second.wait(PATIENCE) == 0, log_of(folder)
+    assert code_of(folder, second) == 0, log_of(folder)
     assert "its lock on this directory was removed" in log_of(folder)
     assert "Directory cannot be locked" in log_of(folder)
     calm = campaign(tmp_path / "calm")
-    assert start(calm, *one, pause=0.0).wait(PATIENCE) == 0
+    assert code_of(calm, start(calm, *one, pause=0.0)) == 0, log_of(calm)
     assert outcome(folder) == outcome(calm)
 
 
@@ -205,12 +228,12 @@ def test_a_failed_run_is_told_with_its_reason_and_the_others_go_on(tmp_path, sta
     sheet = folder / "config/methods.tsv"
     text = sheet.read_text(encoding="utf-8")
     sheet.write_text(text.replace("iql\tIQL\t1\t1", "iql\tIQL\t1\t9"), encoding="utf-8")  # the code has version 1
-    assert start(folder, pause=0.0).wait(PATIENCE) == 1
+    assert code_of(folder, start(folder, pause=0.0)) == 1, log_of(folder)
     status = run_module(folder, "pcbf_analysis.campaign", "status", "results/smoke")
     assert "iql seeds0-1: version 9 of iql is asked for, this code has version 1" in status.stdout
     assert (folder / f"results/smoke/receipts/{TASK}/bc/seeds0-1.json").exists()
     sheet.write_text(text, encoding="utf-8")
-    assert start(folder, pause=0.0).wait(PATIENCE) == 0
+    assert code_of(folder, start(folder, pause=0.0)) == 0, log_of(folder)
     assert "failed:" not in run_module(folder, "pcbf_analysis.campaign", "status", "results/smoke").stdout
 
 

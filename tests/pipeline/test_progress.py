@@ -6,7 +6,6 @@ import io
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from pcbf_analysis.progress import (
     Job,
     Progress,
     RunLog,
+    _line_feeder,
     clock,
     config_of,
     describe,
@@ -30,6 +30,7 @@ from pcbf_analysis.progress import (
     watch,
 )
 
+from ..waiting import PATIENCE, text_of, wait_for
 from .conftest import REPOSITORY, write_json
 
 PLAN = """\
@@ -245,17 +246,47 @@ def test_a_signal_reaches_the_child_and_its_end_is_awaited(checkout, number):
         "    pathlib.Path('stopped').write_text(str(number)); sys.exit(1)\n"
         f"signal.signal({int(number)}, stop)\n"
         "pathlib.Path('ready').touch()\n"
-        "time.sleep(60)\n"
+        f"time.sleep({PATIENCE})\n"
     )
     command = [sys.executable, "-m", "pcbf_analysis.progress", "--", sys.executable, "-c", child]
     process = subprocess.Popen(command, cwd=checkout, stdout=subprocess.PIPE, text=True)
-    while not (checkout / "ready").exists() and process.poll() is None:
-        time.sleep(0.05)
+    wait_for(lambda: text_of(checkout / "ready"), lambda _: True, ended=lambda: process.poll() is not None)
     process.send_signal(number)
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number
     assert (checkout / "stopped").read_text() == str(int(number))
     assert "interrupted" in output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_comes_while_the_child_is_started_reaches_it_too(tmp_path, monkeypatch, number):
+    start = subprocess.Popen
+
+    def start_and_signal(*arguments, **options):
+        child = start(*arguments, **options)
+        signal.raise_signal(number)
+        return child
+
+    monkeypatch.setattr(subprocess, "Popen", start_and_signal)
+    before = signal.signal(number, lambda *_: None)  # if nobody else takes it
+    try:
+        child = [sys.executable, "-c", "import time; time.sleep(10)"]
+        assert watch(child, tmp_path, {}, io.StringIO()) == 128 + number
+    finally:
+        signal.signal(number, before)
+
+
+def test_a_letter_that_is_written_in_two_halves_is_read_whole(tmp_path):
+    run, file = RunLog(), tmp_path / "log"
+    first, second = (START.format(method="é", jobid=1) + "\n").encode().split(b"\xa9", maxsplit=1)
+    file.write_bytes(first)
+    with file.open("rb") as source, file.open("ab") as sink:
+        feed = _line_feeder(source, run)
+        feed()
+        sink.write(b"\xa9" + second)
+        sink.flush()
+        feed()
+    assert run.running == {1: Job("toy", ("solitaire", "é"))}
 
 
 def test_bad_settings_stop_before_anything_starts(checkout, run_module):

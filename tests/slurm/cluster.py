@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
 import shutil
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+from ..waiting import text_of, wait_for
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "squeue", "scontrol", "setpriv")
 CONFIGURATION = Path("/etc/slurm/slurm.conf")
 MARK = "# written by the tests of pcbf, which remove it again"
-PATIENCE = 60.0  # seconds that a daemon may take to answer or to end
+PORTS = range(20_000, 32_000)  # below those that Linux gives to whoever asks for any
 
 
 class ClusterError(RuntimeError):
@@ -33,26 +35,30 @@ def obstacle(configuration: Path = CONFIGURATION) -> str | None:
         return f"no {', '.join(missing)}; on Debian: apt-get install slurmctld slurmd slurm-client munge"
     if os.geteuid() != 0:
         return "starting Slurm's daemons needs root"
-    if configuration.exists() and not configuration.read_text(encoding="utf-8").startswith(MARK):
-        return f"{configuration} is there already, and not from these tests; they leave a real cluster alone"
-    return None
+    try:
+        is_ours = text_of(configuration).startswith(MARK)
+    except FileNotFoundError:  # or removed right now by other tests
+        return None
+    return None if is_ours else f"{configuration} is there already, and not from these tests, which leave it alone"
 
 
 @contextmanager
 def one_node_cluster(folder: Path, *, cpus: int, gpus: int) -> Iterator[None]:
     """A cluster that keeps its state and logs in `folder`; its daemons end with the block, or with this process."""
-    if reason := obstacle():
-        raise ClusterError(reason)
     folder.mkdir(parents=True)
     with ExitStack() as stack:
         stack.enter_context(alone(CONFIGURATION.parent))
+        if reason := obstacle():
+            raise ClusterError(reason)
         gres = CONFIGURATION.with_name("gres.conf")
         for file, text in ((CONFIGURATION, configuration(folder, cpus, gpus)), (gres, pretended_gpus(folder, gpus))):
-            file.write_text(f"{MARK}\n{text}", encoding="utf-8")
             stack.callback(file.unlink, missing_ok=True)
+            unfinished = file.with_name(f".{file.name}.tmp")
+            unfinished.write_text(f"{MARK}\n{text}", encoding="utf-8")
+            unfinished.replace(file)  # in one go: others may look for an obstacle meanwhile
         for daemon, *command in daemons(folder):
-            stack.enter_context(running(command, folder / f"{daemon}.log"))
-            wait_until_ready(daemon, folder)
+            process = stack.enter_context(running(command, folder / f"{daemon}.log"))
+            wait_until_ready(daemon, folder, process)
         stack.callback(end_all_jobs)
         yield
 
@@ -76,7 +82,9 @@ def configuration(folder: Path, cpus: int, gpus: int) -> str:
         "ClusterName": "pcbf",
         "SlurmctldHost": f"{host}(127.0.0.1)",
         "SlurmUser": "root",
-        "AuthInfo": f"socket={folder}/munge.sock,cred_expire=10",  # a requeued job waits as long; 120 s by default
+        "AuthInfo": f"socket={folder}/munge.sock,cred_expire=30",  # a requeued job waits as long; 120 s by default
+        "MessageTimeout": 60,  # daemons of a loaded machine answer late; 10 s by default
+        "UnkillableStepTimeout": 300,  # at least five times as much
         "StateSaveLocation": folder / "state",
         "SlurmdSpoolDir": folder / "spool",
         "SlurmctldPidFile": folder / "slurmctld.pid",
@@ -128,22 +136,22 @@ def daemons(folder: Path) -> Iterator[Sequence[str]]:
 
 
 @contextmanager
-def running(command: Sequence[str], log: Path) -> Iterator[None]:
+def running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """`command` in the background; it is asked to end with the block, and when this process dies."""
     with log.open("ab") as file:
         process = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *command], stdout=file, stderr=file)
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         try:
-            process.wait(PATIENCE)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 
 
-def wait_until_ready(daemon: str, folder: Path) -> None:
+def wait_until_ready(daemon: str, folder: Path, process: subprocess.Popen[bytes]) -> None:
     """Returns when the daemon answers."""
     questions = {
         "munged": ["munge", "--no-input", f"--socket={folder}/munge.sock"],
@@ -151,34 +159,42 @@ def wait_until_ready(daemon: str, folder: Path) -> None:
         "slurmd": ["sinfo", "--noheader", "--states=idle", "--format=%T"],
     }
     answers = {"munged": "MUNGE", "slurmctld": "UP", "slurmd": "idle"}
-    if not comes_true(lambda: answers[daemon] in slurm(*questions[daemon])):
-        log = (folder / f"{daemon}.log").read_text(encoding="utf-8", errors="replace")
-        raise ClusterError(f"{daemon} does not answer after {PATIENCE:.0f} s; its log ends with\n{log[-2000:]}")
+    try:
+        wait_for(
+            lambda: slurm(*questions[daemon]),
+            lambda answer: answers[daemon] in answer,
+            ended=lambda: process.poll() is not None,
+            every=0.1,
+        )
+    except AssertionError as error:
+        log = text_of(folder / f"{daemon}.log")
+        raise ClusterError(f"{daemon} is not ready: {error}\nits log ends with\n{log[-2000:]}") from error
 
 
 def end_all_jobs() -> None:
     """Returns when no job is left, so that no step outlives the daemons."""
-    slurm("scancel", "--user", "root")
-    comes_true(lambda: not slurm("squeue", "--noheader"))
-
-
-def comes_true(condition: Callable[[], bool], patience: float = PATIENCE) -> bool:
-    """Whether `condition` holds at some moment of the next `patience` seconds; returns as soon as it does."""
-    deadline = time.monotonic() + patience
-    while not (held := condition()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return held
+    wait_for(lambda: slurm("scancel", "--user", "root"), lambda _: True, every=0.1)
+    wait_for(lambda: slurm("squeue", "--noheader"), lambda jobs: not jobs, every=0.1)
 
 
 def slurm(*command: str) -> str:
-    """What a command of Slurm prints; its errors are empty answers."""
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    """What a command of Slurm prints; its errors are those of a connection, which may come right."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ConnectionError(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens on."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Ports of this machine that nobody listens on, nor will before the daemons do: nobody is given them by chance."""
+    free: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        free.append(port)
+        if len(free) == count:
+            return free
+    raise ClusterError(f"fewer than {count} ports of {PORTS.start} to {PORTS.stop - 1} are free")

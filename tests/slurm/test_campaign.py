@@ -5,25 +5,46 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from pcbf_core.checkpoint import read_header
 from pcbf_core.records import RunRecord, load_record
 
 from ..pipeline.conftest import copy_pipeline
+from ..waiting import text_of, wait_for
 from .cluster import MARK, obstacle, one_node_cluster, slurm
 
 RESULTS = Path("results/smoke")
 TABLES = ("aggregated", "control_suite", "fullogbench_comparison")  # those of the scores; others show times
 TARGETS = ["runs", *(f"{RESULTS}/tables/{label}.csv" for label in TABLES)]
-STEPS = {"steps": 1000, "eval_every": 250, "log_every": 5}  # long enough to be met half-way
+STEPS = {"steps": 1000, "eval_every": 250, "log_every": 5}
+
+# Python runs this before everything else: the first run of PCBF on the cluster that has made a checkpoint half-way says
+# so and waits for the signal by which Slurm ends it; the handler is that of pcbf-train.
+START = """
+import os, sys
+if "SLURM_JOB_ID" in os.environ and any(word.endswith("pcbf-train") for word in sys.orig_argv):
+    import json, signal
+    from pcbf_baselines import runner
+
+    save = runner.save_checkpoint
+
+    def save_and_wait(path, tree, *, step, **options):
+        save(path, tree, step=step, **options)
+        if path.parent.name == "pcbf" and step < options["config"]["run"]["steps"]:
+            try:
+                file = open(os.environ["HALF_WAY"], "x", encoding="utf-8")
+            except FileExistsError:  # another one waits, or has waited
+                return
+            with file:
+                json.dump({"job": os.environ["SLURM_JOB_ID"], "checkpoint": str(path.resolve())}, file)
+            signal.pause()
+
+    runner.save_checkpoint = save_and_wait
+"""
 
 
 def config(gpus_per_job: int) -> list[str]:
@@ -37,37 +58,13 @@ def snakemake(folder: Path, log: Path, *arguments: str) -> subprocess.Popen[byte
         return subprocess.Popen(command, cwd=folder, stdout=file, stderr=subprocess.STDOUT)
 
 
-def requeue_one(folder: Path, campaign: subprocess.Popen[bytes]) -> tuple[str, Path]:
+def requeue_one(half_way: Path, campaign: subprocess.Popen[bytes]) -> tuple[str, Path]:
     """Slurm job and log file of a training run that has been requeued half-way."""
-    while campaign.poll() is None:
-        for checkpoint in (folder / RESULTS).rglob("checkpoints/*/pcbf/*.npz"):
-            run, (task, method) = checkpoint.parents[3], checkpoint.parent.parts[-2:]
-            progress = run / "progress" / f"train-{task}-{method}-{checkpoint.stem}.json"
-            if job := requeue(checkpoint, progress):
-                return job, run / "logs/train" / task / method / f"{checkpoint.stem}.log"
-        time.sleep(0.02)
-    pytest.fail("the campaign ended before a run was half-way")
-
-
-def requeue(checkpoint: Path, progress: Path) -> str | None:
-    """Id of the Slurm job of a run, after telling Slurm to start it again; None if the run is at its end.
-
-    The run is held meanwhile, so that it cannot end in between; Slurm wakes what it stops.
-    """
-    state = json.loads(progress.read_text(encoding="utf-8"))
-    try:
-        environment = Path(f"/proc/{state['pid']}/environ").read_text(encoding="utf-8")
-        found = re.search(r"\bSLURM_JOB_ID=(\d+)", environment)
-        if found is None:
-            return None
-        os.kill(state["pid"], signal.SIGSTOP)
-    except (FileNotFoundError, ProcessLookupError):  # it has just ended
-        return None
-    if read_header(checkpoint)["step"] == state["total"]:
-        os.kill(state["pid"], signal.SIGCONT)
-        return None
-    subprocess.run(["scontrol", "requeue", found[1]], check=True)
-    return found[1]
+    said = wait_for(lambda: json.loads(text_of(half_way)), ended=lambda: campaign.poll() is not None)
+    subprocess.run(["scontrol", "requeue", said["job"]], check=True)
+    checkpoint = Path(said["checkpoint"])
+    run, (task, method) = checkpoint.parents[3], checkpoint.parent.parts[-2:]
+    return said["job"], run / "logs/train" / task / method / f"{checkpoint.stem}.log"
 
 
 def records(folder: Path) -> dict[str, RunRecord]:
@@ -86,24 +83,30 @@ def tables(folder: Path) -> dict[str, bytes]:
 def test_slurm_with_a_requeued_job_and_a_local_run_give_the_same_bytes(
     tmp_path, tmp_path_factory, compile_cache, monkeypatch
 ):
-    for name, value in compile_cache.items():
+    (tmp_path / "start").mkdir()
+    (tmp_path / "start/sitecustomize.py").write_text(START, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "start"), prepend=os.pathsep)
+    for name, value in (*compile_cache.items(), ("HALF_WAY", str(tmp_path / "half-way.json"))):
         monkeypatch.setenv(name, value)
     local, cluster = copy_pipeline(tmp_path / "local"), copy_pipeline(tmp_path / "cluster")
     logs = {name: tmp_path / f"{name}.log" for name in ("local", "cluster")}
     with snakemake(local, logs["local"], "--cores", "2", *config(gpus_per_job=0)) as run:
-        assert run.wait() == 0, logs["local"].read_text(encoding="utf-8")
+        assert run.wait() == 0, text_of(logs["local"])
 
     faster = ["--profile", "profiles/slurm", "--slurm-init-seconds-before-status-checks", "2"]
     with one_node_cluster(tmp_path_factory.mktemp("slurm") / "node", cpus=2, gpus=2):
         with snakemake(cluster, logs["cluster"], *faster, *config(gpus_per_job=1)) as campaign:
             try:
-                job, log = requeue_one(cluster, campaign)
+                job, log = requeue_one(tmp_path / "half-way.json", campaign)
                 campaign.wait()
             finally:
                 campaign.kill()
-        jobs = slurm("scontrol", "show", "job", job)
-        states = slurm("squeue", "--noheader", "--states=all", "--format=%T").split()
-    assert campaign.returncode == 0, logs["cluster"].read_text(encoding="utf-8")
+        jobs = wait_for(lambda: slurm("scontrol", "show", "job", job))
+        states = wait_for(
+            lambda: slurm("squeue", "--noheader", "--states=all", "--format=%T").split(),
+            lambda found: found and not {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING"} & set(found),
+        )
+    assert campaign.returncode == 0, text_of(logs["cluster"])
     assert "Restarts=1" in jobs
     assert set(states) == {"COMPLETED"}
     assert "going on from step" in log.read_text(encoding="utf-8")

@@ -112,7 +112,7 @@ def gpu_hours(plan: Plan, jobs: Iterable[TrainJob], speeds: Mapping[str, Speed])
 
 def disk_bytes(root: Path, plan: Plan, results: Path, jobs: Sequence[TrainJob]) -> dict[str, float]:
     """Bytes of datasets, checkpoints and records of the jobs; what is there is measured, the rest estimated."""
-    sizes = [path.stat().st_size / len(group_seeds(path.stem)) for path in checkpoint_files(results)]
+    sizes = [_size(path) / len(group_seeds(path.stem)) for path in checkpoint_files(results)]
     num_runs = sum(len(job.seeds) for job in jobs)
     kinds = {task.dataset: (task.suite, task.observations) for task in (plan.sheets.tasks[job.task] for job in jobs)}
     folder = root / Path(data_stamp(plan.settings[plan.scale], plan.sheets, jobs[0].task)).parents[1] if jobs else root
@@ -120,15 +120,26 @@ def disk_bytes(root: Path, plan: Plan, results: Path, jobs: Sequence[TrainJob]) 
         "datasets": sum(
             _dataset_bytes(folder, dataset) or DATASET_BYTES.get(kind, UNKNOWN_BYTES) for dataset, kind in kinds.items()
         ),
-        "checkpoints": num_runs * (max(sizes) if sizes else CHECKPOINT_BYTES),
+        "checkpoints": num_runs * (max(sizes, default=0) or CHECKPOINT_BYTES),
         "records": num_runs * RECORD_BYTES,
     }
 
 
 def _dataset_bytes(folder: Path, dataset: str) -> int:
-    files = [path for path in folder.rglob(f"*{dataset}*") if path.is_file()]
-    inside = [path for top in folder.rglob(dataset) if top.is_dir() for path in top.rglob("*") if path.is_file()]
-    return sum(path.stat().st_size for path in {*files, *inside} if path.suffix != ".txt")
+    try:
+        files = [path for path in folder.rglob(f"*{dataset}*") if path.is_file()]
+        inside = [path for top in folder.rglob(dataset) if top.is_dir() for path in top.rglob("*") if path.is_file()]
+    except FileNotFoundError:  # a folder is gone since it was listed: data is being made there right now
+        return 0
+    return sum(_size(path) for path in {*files, *inside} if path.suffix != ".txt")
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file that others write; 0 if it has been renamed or removed since it was listed."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def describe_plan(

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 import yaml
 
@@ -242,21 +242,21 @@ def watch(command: Sequence[str], results: Path, work: Mapping[str, float], stre
     log_path = results / layout.SNAKEMAKE_LOG
     log_path.parent.mkdir(parents=True, exist_ok=True)
     display, run, began, clock_began = Display(stream), RunLog(), time.time(), time.monotonic()
-    with log_path.open("w", encoding="utf-8") as sink, log_path.open(encoding="utf-8", errors="replace") as source:
+    with log_path.open("wb") as sink, log_path.open("rb") as source, _signals_passed_on() as (received, pass_to):
         child = subprocess.Popen(
             command, stdout=sink, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
         )
+        pass_to(child)
         feed = _line_feeder(source, run)
-        with _signals_passed_on(child) as received:
-            while child.poll() is None:
-                feed()
-                elapsed, progress = time.monotonic() - clock_began, read_progress(results, began)
-                fraction = overall_fraction(run, work, progress)
-                display.show(fraction, describe(run, fraction, elapsed, progress), elapsed)
-                try:
-                    child.wait(LIVE_INTERVAL)
-                except subprocess.TimeoutExpired:
-                    continue
+        while child.poll() is None:
+            feed()
+            elapsed, progress = time.monotonic() - clock_began, read_progress(results, began)
+            fraction = overall_fraction(run, work, progress)
+            display.show(fraction, describe(run, fraction, elapsed, progress), elapsed)
+            try:
+                child.wait(LIVE_INTERVAL)
+            except subprocess.TimeoutExpired:
+                continue
         feed()
     code = child.returncode if child.returncode >= 0 else 128 - child.returncode
     code = 128 + received[-1] if received and code else code
@@ -265,32 +265,46 @@ def watch(command: Sequence[str], results: Path, work: Mapping[str, float], stre
     return code
 
 
-def _line_feeder(source: TextIO, run: RunLog) -> Callable[[], None]:
+def _line_feeder(source: IO[bytes], run: RunLog) -> Callable[[], None]:
     """A function that gives `run` the complete lines which `source` has gained since the last call."""
-    rest = ""
+    rest = b""  # of a line, which may end in the middle of a letter
 
     def feed() -> None:
         nonlocal rest
-        *lines, rest = (rest + source.read()).split("\n")
+        *lines, rest = (rest + source.read()).split(b"\n")
         for line in lines:
-            run.feed(line)
+            run.feed(line.decode("utf-8", "replace"))
 
     return feed
 
 
 @contextmanager
-def _signals_passed_on(child: subprocess.Popen[Any]) -> Iterator[list[int]]:
-    """The signals received so far: Ctrl-C and the like go to Snakemake and its jobs; we stay to tell how they end."""
+def _signals_passed_on() -> Iterator[tuple[list[int], Callable[[subprocess.Popen[Any]], None]]]:
+    """The signals received so far: Ctrl-C and the like go to Snakemake and its jobs; we stay to tell how they end.
+
+    And a function to call with the child once it is there; what came while it was being started is passed on then.
+    """
     received: list[int] = []
+    waiting: list[int] = []
+    groups: list[int] = []
 
     def pass_on(number: int, _: object) -> None:
         received.append(number)
-        with suppress(ProcessLookupError):  # it may have ended in this very moment
-            os.killpg(child.pid, number)
+        waiting.append(number)
+        deliver()
+
+    def deliver() -> None:
+        while groups and waiting:
+            with suppress(ProcessLookupError):  # it may have ended in this very moment
+                os.killpg(groups[0], waiting.pop(0))
+
+    def pass_to(child: subprocess.Popen[Any]) -> None:
+        groups.append(child.pid)
+        deliver()
 
     before = {number: signal.signal(number, pass_on) for number in PASSED_ON}
     try:
-        yield received
+        yield received, pass_to
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -196,7 +196,10 @@ def _receipt_at(address: str) -> dict[str, Any] | None:
 
 def _download(address: str, part: Path, *, progress: bool) -> None:
     """Bring `part` to the full length of `address`, going on after the bytes it already holds."""
-    begun = part.stat().st_size if part.exists() else 0
+    try:
+        begun = part.stat().st_size
+    except FileNotFoundError:
+        begun = 0
     request = urllib.request.Request(address)
     if begun and not address.startswith("file:"):
         request.add_header("Range", f"bytes={begun}-")

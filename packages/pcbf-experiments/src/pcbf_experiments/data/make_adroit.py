@@ -21,6 +21,7 @@ from pcbf_experiments.simulators import make_simulator
 from pcbf_experiments.suites import suite_of
 from pcbf_experiments.suites.adroit import REFERENCE_RETURNS, hand_of, simulator_id
 from pcbf_experiments.suites.minari import check_dataset, dataset_folder, minari_folder, write_receipt
+from pcbf_records.files import atomic_write
 from pcbf_records.sheets import Task
 
 POLICIES_VARIABLE = "PCBF_ADROIT_POLICIES"
@@ -128,7 +129,8 @@ def _copy_namespace(made: Path, wanted: Path) -> None:
     wanted.mkdir(parents=True, exist_ok=True)
     for note in made.glob("*.json"):
         if not (wanted / note.name).exists():
-            shutil.copy2(note, wanted / note.name)
+            with atomic_write(wanted / note.name, "wb") as copy:  # a job of another dataset may read it meanwhile
+                copy.write(note.read_bytes())
 
 
 def _write_minari(task: Task, data_dir: Path, episodes: Sequence[Episode], said: dict[str, Any]) -> None:

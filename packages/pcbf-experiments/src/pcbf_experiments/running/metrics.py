@@ -25,9 +25,10 @@ def append_metrics(path: Path, step: int, row: Mapping[str, float]) -> None:
 
 def read_metrics(path: Path) -> list[dict[str, float]]:
     """Whole rows of a metrics file; a last line that was cut off is left out."""
-    if not path.exists():
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
         return []
-    text = path.read_text(encoding="utf-8")
     lines = list(csv.reader(io.StringIO(text[: text.rfind("\n") + 1])))
     if not lines:
         return []

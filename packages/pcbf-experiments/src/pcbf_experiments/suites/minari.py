@@ -194,11 +194,11 @@ def check_dataset(task: Task, data_dir: Path) -> dict[str, Any]:
             f"{folder} is missing; `pcbf-data fetch {task.name}` downloads it, "
             f"`pcbf-data make-local {task.name}` generates it."
         )
-    if not (folder / RECEIPT).exists():
-        mark = _adopted_mark(folder)
-        return write_receipt(task, data_dir, "local" if mark else "found", **({"local": mark} if mark else {}))
     try:
         receipt = json.loads((folder / RECEIPT).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        mark = _adopted_mark(folder)
+        return write_receipt(task, data_dir, "local" if mark else "found", **({"local": mark} if mark else {}))
     except json.JSONDecodeError as error:
         raise DatasetError(f"{folder / RECEIPT} cannot be read ({error}). {_remedy(folder)}") from error
     for name, recorded in receipt["files"].items():

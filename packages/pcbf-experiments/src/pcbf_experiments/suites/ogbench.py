@@ -186,12 +186,11 @@ def _labelled(task: Task, train: Path, digest: str) -> dict[str, np.ndarray]:
     """
     made_from = hashlib.sha256(f"{digest} {importlib.metadata.version('ogbench')}".encode()).hexdigest()
     labels = train.parent / "labels" / f"{task.name}-{made_from[:16]}.npz"
-    if labels.exists():
+    with contextlib.suppress(FileNotFoundError), np.load(labels) as kept:
         from ogbench.utils import load_dataset
 
         dtype: Any = np.uint8 if task.is_pixel else np.float32
-        with np.load(labels) as kept:
-            return load_dataset(str(train), ob_dtype=dtype, compact_dataset=True) | dict(kept)
+        return load_dataset(str(train), ob_dtype=dtype, compact_dataset=True) | dict(kept)
     arrays = _official_loader(task, train)
     with contextlib.suppress(OSError), atomic_write(labels, mode="wb") as file:
         np.savez(file, rewards=arrays["rewards"], masks=arrays["masks"])
