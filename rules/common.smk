@@ -10,7 +10,7 @@ from snakemake.logging import logger
 
 from pcbf_experiments.campaign.manifest import fixed_names
 from pcbf_experiments.campaign.plan import data_folder, data_stamp, evaluate_job, load_plan, train_job
-from pcbf_experiments.campaign.scheduler import clear_stale_locks, clear_stale_receipts
+from pcbf_experiments.campaign.scheduler import clear_receipt, clear_stale_locks, stale_receipts
 from pcbf_experiments.campaign.settings import SCALES, SettingsError, toy_job
 from pcbf_records import layout
 from pcbf_records.canonical import canonical_json
@@ -25,11 +25,19 @@ except SettingsError as error:
 SCALE, SETTINGS = PLAN.scale, PLAN.settings
 logger.info(PLAN.describe())
 
-if workflow.is_main_process and not workflow.dryrun:
-    if clear_stale_locks(Path(".snakemake")):
+# Receipts whose records are missing or changed. They are removed before jobs are planned; a dry run leaves them, and the
+# parameter `is_stale` has it plan the same jobs.
+STALE = set()
+if workflow.is_main_process:
+    if not workflow.dryrun and clear_stale_locks(Path(".snakemake")):
         logger.info("an earlier run was killed; its lock on this directory was removed")
-    for fault in clear_stale_receipts(Path(layout.scale_folder(SCALE))):
-        logger.info(f"{fault}; its job runs again")
+    for receipt, faults in stale_receipts(Path(layout.scale_folder(SCALE))).items():
+        for fault in faults:
+            logger.info(f"{fault}; its job runs again")
+        if workflow.dryrun:
+            STALE.add(receipt.as_posix())
+        else:
+            clear_receipt(receipt, faults)
 
 # The commands of the packages are those installed beside this Python.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), os.getenv("PATH", os.defpath)]))
@@ -63,6 +71,13 @@ def job_files(change=False):
     return layout.JobFiles(Path(root), "{task}", "{method}", "{group}")
 
 
+def results_folder(wildcards):
+    """The results folder of a job of the suite: that of its scale, or that of the change it is made with."""
+    folder = Path(layout.scale_folder(wildcards.scale))
+    change = wildcards.get("change")
+    return (folder / layout.ablation(change) if change else folder).as_posix()
+
+
 def toy_runs(processes=PROCESSES, methods=TOY_METHODS):
     """Paths of the run records of these processes and methods; the scale stays open."""
     return [at_scale(layout.toy_run(process, method)) for process in processes for method in methods]
@@ -75,9 +90,9 @@ def receipts(scale, jobs, stage):
 
 def evaluated(scale):
     """What the collected table of the control suite needs: the scale's own runs, its ablations, and any made by request."""
-    folder = Path(layout.scale_folder(scale))
-    found = [path for change in layout.ablation_folders(folder) for path in layout.receipt_files(change)]
-    asked = [str(path) for path in found if path.name.endswith(".evaluated.json")]
+    folders = layout.ablation_folders(Path(layout.scale_folder(scale)))
+    found = [(folder, *layout.group_place(path)) for folder in folders for path in layout.receipt_files(folder)]
+    asked = [layout.JobFiles(*place).evaluation_receipt.as_posix() for place in found]
     planned = [*PLAN.control(scale), *PLAN.ablations(scale)]
     return list(dict.fromkeys([*receipts(scale, planned, "evaluation_receipt"), *asked]))
 

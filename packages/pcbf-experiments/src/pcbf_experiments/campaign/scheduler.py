@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import platform
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
@@ -41,19 +42,22 @@ def clear_stale_locks(folder: Path) -> list[Path]:
     return removed
 
 
-def clear_stale_receipts(results: Path) -> list[Fault]:
-    """Records of a results folder that are missing or changed; their receipts are removed, so that jobs run again.
+def stale_receipts(results: Path) -> dict[Path, list[Fault]]:
+    """Receipts of a results folder that name records which are missing or changed, and these records."""
+    faults = {
+        receipt: list(receipt_faults(folder, receipt))
+        for folder in [results, *layout.ablation_folders(results)]
+        for receipt in layout.receipt_files(folder)
+    }
+    return {receipt: found for receipt, found in faults.items() if found}
 
-    A record that has changed is put aside: what its job finds would otherwise be taken for its own.
+
+def clear_receipt(receipt: Path, faults: Iterable[Fault]) -> None:
+    """Remove a stale receipt, so that its job runs again.
+
+    A record that has changed is put aside: what the job finds would otherwise be taken for its own.
     """
-    found: list[Fault] = []
-    for folder in [results, *layout.ablation_folders(results)]:
-        for receipt in layout.receipt_files(folder):
-            faults = list(receipt_faults(folder, receipt))
-            for fault in faults:
-                if fault.path.is_file() and fault.path != receipt:
-                    fault.path.replace(fault.path.with_name(f"{fault.path.name}.old"))
-            if faults:
-                receipt.unlink()
-            found += faults
-    return found
+    for fault in faults:
+        if fault.path.is_file() and fault.path != receipt:
+            fault.path.replace(fault.path.with_name(f"{fault.path.name}.old"))
+    receipt.unlink(missing_ok=True)
