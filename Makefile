@@ -56,7 +56,7 @@ quick: $(STAMP) ## run the smoke scale: the whole pipeline in a few minutes
 	@$(MAKE) --no-print-directory run SCALE=smoke
 
 run: $(STAMP) ## run SCALE (smoke, laptop or paper) the same way
-	@echo "running the $(SCALE) scale; Ctrl-C stops it, the same command goes on from there"
+	@echo "running the $(SCALE) scale; Ctrl-C stops it; rerun to resume, finished work is skipped"
 	@pcbf-progress -- snakemake --cores all --config scale=$(SCALE)
 	@echo
 	@pcbf-compare --results results/$(SCALE) --published results/published/$(SCALE)

@@ -1,4 +1,4 @@
-"""The critic: gradients, slow copy, read-outs of a known law, learning of known laws, configuration errors."""
+"""The critic: gradients, target network, read-outs of a known law, learning of known laws, configuration errors."""
 
 from pathlib import Path
 
