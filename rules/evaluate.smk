@@ -3,16 +3,6 @@
 # nothing. How agents are judged is a parameter of these jobs only: another number of episodes trains nothing.
 
 
-def evaluate_params(change=False):
-    """What an evaluation job depends on."""
-    return {
-        "seeds": lambda w: " ".join(map(str, layout.group_seeds(w.group))),
-        "settings": lambda w: canonical_json(evaluate_job(SETTINGS[w.scale])),
-        "keep": lambda w: SETTINGS[w.scale]["control"]["keep_snapshots"],
-        "out": job_files(change=change).root.as_posix(),
-    }
-
-
 rule evaluate:
     input:
         job_files().receipt.as_posix(),
@@ -32,7 +22,11 @@ rule evaluate:
         mem_mb=8000,
         runtime=lambda w, attempt: 1440 * attempt,
     params:
-        **evaluate_params(),
+        seeds=lambda w: " ".join(map(str, layout.group_seeds(w.group))),
+        settings=lambda w: canonical_json(evaluate_job(SETTINGS[w.scale])),
+        keep=lambda w: SETTINGS[w.scale]["control"]["keep_snapshots"],
+        out=results_folder,
+        is_stale=lambda w, output: output[0] in STALE,
     shell:
         "PYTHONUNBUFFERED=1 NPROC={threads} OMP_NUM_THREADS={threads} JAX_PLATFORMS=cpu CUDA_VISIBLE_DEVICES="
         " pcbf-evaluate {wildcards.task} {wildcards.method} --seeds {params.seeds} --settings {params.settings:q}"
@@ -48,8 +42,6 @@ use rule evaluate as evaluate_ablation with:
         job_files(change=True).log("evaluate").as_posix(),
     benchmark:
         job_files(change=True).benchmark("evaluate").as_posix()
-    params:
-        **evaluate_params(change=True),
 
 
 rule collect:

@@ -5,20 +5,6 @@
 # end, that names the records with their hashes; one whose records are gone is removed before jobs are planned.
 
 
-def train_params(change=None):
-    """What a training job depends on; `change` is the wildcard of an ablation."""
-    return {
-        "version": lambda w: PLAN.sheets.methods[w.method].version,
-        "gpus": lambda w: SETTINGS[w.scale]["control"]["gpus_per_job"],
-        "seeds": lambda w: " ".join(map(str, layout.group_seeds(w.group))),
-        "job": lambda w: canonical_json(
-            train_job(SETTINGS[w.scale], PLAN.sheets, w.task, w.method, getattr(w, change) if change else None)
-        ),
-        "data": lambda w: data_folder(SETTINGS[w.scale]),
-        "out": job_files(change=bool(change)).root.as_posix(),
-    }
-
-
 rule train:
     input:
         data=lambda w: ancient(data_stamp(SETTINGS[w.scale], PLAN.sheets, w.task)),
@@ -38,7 +24,13 @@ rule train:
         mem_mb=16000,
         runtime=lambda w, attempt: 1440 * attempt,  # minutes, for clusters; a job that meets it goes on when run again
     params:
-        **train_params(),
+        version=lambda w: PLAN.sheets.methods[w.method].version,
+        gpus=lambda w: SETTINGS[w.scale]["control"]["gpus_per_job"],
+        seeds=lambda w: " ".join(map(str, layout.group_seeds(w.group))),
+        job=lambda w: canonical_json(train_job(SETTINGS[w.scale], PLAN.sheets, w.task, w.method, w.get("change"))),
+        data=lambda w: data_folder(SETTINGS[w.scale]),
+        out=results_folder,
+        is_stale=lambda w, output: output[0] in STALE,
     shell:
         "PYTHONUNBUFFERED=1 NPROC={threads} OMP_NUM_THREADS={threads}"
         " pcbf-lease {resources.gpu} --needed {params.gpus} -- pcbf-train {wildcards.task} {wildcards.method}"
@@ -53,5 +45,3 @@ use rule train as ablate with:
         job_files(change=True).log("train").as_posix(),
     benchmark:
         job_files(change=True).benchmark("train").as_posix()
-    params:
-        **train_params("change"),

@@ -93,7 +93,13 @@ class JobFiles:
 
     @property
     def progress(self) -> Path:
+        """How far training is."""
         return self.root / "progress" / f"{self.name}.json"
+
+    @property
+    def evaluation_progress(self) -> Path:
+        """How far evaluation is."""
+        return self.root / "progress" / f"evaluate-{self.task}-{self.method}-{self.group}.json"
 
     @property
     def failure(self) -> Path:

@@ -21,6 +21,12 @@ from pcbf_records.layout import JobFiles
 Status = Literal["finished", "diverged"]
 
 
+def steps_to_judge(steps: int, eval_every: int, eval_from: int = 0) -> tuple[int, ...]:
+    """The steps after which a run of `steps` is to be judged, ascending; the last one always is."""
+    every = range(eval_every, steps, eval_every)
+    return (*(step for step in every if step >= eval_from), steps)
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """One seed of one method on one task, as training leaves it.

@@ -152,7 +152,7 @@ def describe_plan(
     needs_gpu = plan.settings[plan.scale]["control"]["gpus_per_job"] > 0
     if needs_gpu:
         yield from _hours_table(gpu_hours(plan, jobs, speeds), methods)
-        left = sum(gpu_hours(plan, [s.job for s in statuses if s.state != "done"], speeds).values())
+        left = sum(gpu_hours(plan, [s.job for s in statuses if not s.is_trained], speeds).values())
         yield f"of these, {left:,.0f} hours are still to do"
         yield from (f"  {method}: {speeds[method].source}" for method in methods if method in speeds)
         unknown = [method for method in methods if method not in speeds]

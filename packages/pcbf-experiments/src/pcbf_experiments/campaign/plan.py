@@ -15,6 +15,7 @@ import yaml
 from pcbf_experiments.campaign.settings import OVERRIDE_SOURCE, Settings, SettingsError, load_scales, selection
 from pcbf_records import layout
 from pcbf_records.canonical import suggestion
+from pcbf_records.runs import steps_to_judge
 from pcbf_records.sheets import Sheets, Task, domain_settings, load_sheets
 
 PAPER = "paper"  # in place of a list of tasks: all tasks of the paper
@@ -201,6 +202,17 @@ class Plan:
     def steps(self, job: TrainJob) -> int:
         """Gradient steps of each seed of a job of the chosen scale."""
         return self.settings[self.scale]["control"]["run"]["steps"] or self.sheets.tasks[job.task].steps
+
+    def episodes(self, job: TrainJob) -> int:
+        """Episodes that all seeds of a job of the chosen scale are judged by, over all their snapshots."""
+        run = self.settings[self.scale]["control"]["run"]
+        judged = steps_to_judge(self.steps(job), run["eval_every"], run.get("eval_from", 0))
+        return len(job.seeds) * len(judged) * run["evaluation"]["num_episodes"]
+
+    def episode_limit(self, job: TrainJob) -> int:
+        """Simulator steps of the longest episode of a job of the chosen scale."""
+        evaluation = self.settings[self.scale]["control"]["run"]["evaluation"]
+        return min(filter(None, [evaluation["episode_limit"], self.sheets.tasks[job.task].episode_limit]))
 
     def describe(self) -> str:
         """How many runs the chosen scale has, for people."""

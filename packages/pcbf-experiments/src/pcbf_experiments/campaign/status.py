@@ -27,12 +27,20 @@ SILENCE = 900.0  # seconds after which a job that says nothing any more counts a
 
 @dataclass(frozen=True)
 class JobStatus:
-    """How far a job is; `num_done` counts runs that are trained and judged, `reason` says why it failed."""
+    """How far a job is.
+
+    Attributes:
+      num_done: runs that are trained and judged.
+      is_trained: whether nothing of its training is left.
+      progress: of its training, or of its evaluation once it is trained.
+      reason: why it failed.
+    """
 
     job: TrainJob
     state: State
     num_done: int = 0
     num_diverged: int = 0
+    is_trained: bool = False
     progress: Progress | None = None
     reason: str = ""
 
@@ -44,23 +52,22 @@ def job_status(results: Path, job: TrainJob, now: float) -> JobStatus:
     diverged = sum(record.get("status") == "diverged" for record in records.values())
     num_done = sum(is_judged(record, files, seed) for seed, record in records.items())
     if num_done == len(job.seeds):
-        return JobStatus(job, "done", num_done, diverged)
-    said, failure = read_json(files.progress), read_json(files.failure)
-    if len(records) == len(job.seeds):
-        state: State = "failed" if failure else "trained"
-        return JobStatus(job, state, num_done, diverged, reason=str(failure.get("reason", "")))
+        return JobStatus(job, "done", num_done, diverged, is_trained=True)
+    is_trained = len(records) == len(job.seeds)
+    file = files.evaluation_progress if is_trained else files.progress
+    said, failure = read_json(file), read_json(files.failure)
     progress = None
     if said:
         with suppress(KeyError, TypeError):
             progress = progress_of(said)
-    state = "waiting"
-    if said and now - said.get("updated", 0) <= SILENCE and not _is_newer(files):
-        state = "running"
+    state: State = "trained" if is_trained else "waiting"
+    if said and now - said.get("updated", 0) <= SILENCE and not _is_newer(files.failure, file):
+        state = "trained" if is_trained else "running"
     elif failure:
         state = "failed"
-    elif said:
+    elif said and not is_trained:
         state = "stopped"
-    return JobStatus(job, state, num_done, diverged, progress, str(failure.get("reason", "")))
+    return JobStatus(job, state, num_done, diverged, is_trained, progress, str(failure.get("reason", "")))
 
 
 def is_judged(record: Mapping[str, Any], files: JobFiles, seed: int) -> bool:
@@ -70,10 +77,10 @@ def is_judged(record: Mapping[str, Any], files: JobFiles, seed: int) -> bool:
     return judged >= set(steps)
 
 
-def _is_newer(files: JobFiles) -> bool:
+def _is_newer(failure: Path, progress: Path) -> bool:
     """Whether a failure was noted after the last word of a job's progress."""
     try:
-        return files.failure.stat().st_mtime >= files.progress.stat().st_mtime
+        return failure.stat().st_mtime >= progress.stat().st_mtime
     except OSError:
         return False
 
@@ -89,7 +96,7 @@ def describe_status(results: Path, plan: Plan, statuses: Sequence[JobStatus]) ->
         + ", ".join(f"{jobs[state]} {state}" for state in STATES)
     )
     if (left := time_left(plan, statuses)) is not None:
-        yield f"about {clock(left)} left at the speed of the jobs that run now"
+        yield f"about {clock(left)} of training left at the speed of the jobs that run now"
     for state, title in (
         ("running", "running"),
         ("trained", "trained, to be evaluated"),
@@ -117,14 +124,14 @@ def _describe_job(status: JobStatus) -> str:
 
 
 def time_left(plan: Plan, statuses: Sequence[JobStatus]) -> float | None:
-    """Seconds that all unfinished jobs need if they keep the speed at which the running ones work together."""
+    """Seconds that all training left takes at the speed at which the running jobs work together."""
     speed = sum(status.progress.rate * len(status.job.seeds) for status in _running(statuses) if status.progress)
     if speed <= 0:
         return None
     left = sum(
         len(status.job.seeds) * (plan.steps(status.job) - (status.progress.done if status.progress else 0))
         for status in statuses
-        if status.state != "done"
+        if not status.is_trained
     )
     return left / speed
 

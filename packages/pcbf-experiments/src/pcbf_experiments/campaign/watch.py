@@ -33,9 +33,11 @@ from pcbf_records.toy import PROCESSES, TOY_METHODS
 START_UP_WORK = 10_000  # starting a job, or a short job as a whole, takes about as long as this many gradient steps
 COMPILE_WORK = 20_000  # what a training job needs besides, before its first step
 CONTROL_STEP_WORK = 12  # a gradient step of an agent takes about as long as so many of a toy critic
+EPISODE_STEP_WORK = 5  # as does a step of an episode, simulator and choice of the action, measured at the laptop scale
 LIVE_INTERVAL, PLAIN_INTERVAL = 0.5, 10.0  # seconds between updates on a terminal and elsewhere
 TAIL_LINES = 20
 FAILURES_IN_FULL = 2
+ABLATION_RULES = {"train": "ablate", "evaluate": "evaluate_ablation"}  # the same with one setting changed
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -133,19 +135,22 @@ def read_progress(results: Path, since: float) -> dict[str, Progress]:
 def _job_name(results: Path, path: Path) -> str:
     """The name of the job (`Job.name`) that a progress file belongs to."""
     change = layout.change_of(path.relative_to(results).as_posix())
-    return f"ablate-{change}-{path.stem.removeprefix('train-')}" if change else path.stem
+    stage, _, job = path.stem.partition("-")
+    return f"{ABLATION_RULES[stage]}-{change}-{job}" if change else path.stem
 
 
 def plan_work(plan: Plan) -> dict[str, float]:
-    """Work of every training job by name, in gradient steps, what comes before the first one included."""
+    """Work of every job that trains or evaluates by name, in gradient steps of a toy; what comes before included."""
     settings, before = plan.settings[plan.scale], START_UP_WORK + COMPILE_WORK
     pairs = [(process, method) for process in PROCESSES for method in TOY_METHODS]
     toys = {Job("toy", pair): toy_work(toy_job(settings, *pair)) for pair in pairs}
     control = {
-        Job("ablate" if job.change else "train", (job.change, job.task, job.method, job.group)): CONTROL_STEP_WORK
-        * len(job.seeds)
-        * plan.steps(job)
+        Job(ABLATION_RULES[stage] if job.change else stage, (job.change, job.task, job.method, job.group)): work
         for job in plan.selected()
+        for stage, work in (
+            ("train", CONTROL_STEP_WORK * len(job.seeds) * plan.steps(job)),
+            ("evaluate", EPISODE_STEP_WORK * plan.episodes(job) * plan.episode_limit(job)),
+        )
     }
     return {job.name: before + work for job, work in {**toys, **control}.items()}
 
@@ -199,7 +204,10 @@ def describe(run: RunLog, fraction: float, elapsed: float, progress: Mapping[str
 
 def _describe_job(job: Job, said: Progress | None) -> str:
     label = " ".join([job.rule, "/".join(job.wildcards)]).rstrip()
-    return f"{label} {100 * said.fraction:.0f} % ({said.rate:,.0f} {said.unit}/s)" if said else label
+    if said is None:
+        return label
+    rate = f"{said.rate:,.0f}" if said.rate >= 10 else f"{said.rate:.2g}"
+    return f"{label} {100 * said.fraction:.0f} % ({rate} {said.unit}/s)"
 
 
 def bar(fraction: float, width: int = 20) -> str:

@@ -81,7 +81,8 @@ def _judge_run(options: argparse.Namespace) -> int:
     from pcbf_records.canonical import readable_json
     from pcbf_records.files import write_text
     from pcbf_records.layout import JobFiles
-    from pcbf_records.runs import write_receipt
+    from pcbf_records.progress import ProgressFile
+    from pcbf_records.runs import load_run, write_receipt
 
     name, method = options.what
     task = find_task(name)
@@ -91,9 +92,18 @@ def _judge_run(options: argparse.Namespace) -> int:
         raise ValueError(f"{files.record(missing[0])} is not there; train first: pcbf-train {name} {method} …")
     started = time.monotonic()
     try:
-        with Evaluator(task, _settings(options), options.workers) as evaluator:
+        settings, num_judged = _settings(options), [len(load_run(files.record(s)).snapshot_steps) for s in files.seeds]
+        total = sum(num_judged) * settings.num_episodes
+        progress = ProgressFile(files.evaluation_progress, files.name, total, unit="episodes")
+        progress(0)
+        with Evaluator(task, settings, options.workers) as evaluator:
             judged = judge_group(
-                files, evaluator, keep=options.keep, wait=not options.no_wait, should_stop=stop_on_sigterm()
+                files,
+                evaluator,
+                keep=options.keep,
+                wait=not options.no_wait,
+                report=lambda done: progress(done * settings.num_episodes),
+                should_stop=stop_on_sigterm(),
             )
     except Exception as error:
         note_failure(files, error)

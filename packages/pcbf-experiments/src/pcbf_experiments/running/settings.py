@@ -7,6 +7,7 @@ from typing import get_args
 
 from pcbf_core.config import check_choice, check_range
 from pcbf_experiments.data.pixels import Across
+from pcbf_records.runs import steps_to_judge
 
 
 @dataclass(frozen=True)
@@ -50,5 +51,4 @@ class RunSettings:
     @property
     def snapshot_steps(self) -> tuple[int, ...]:
         """The steps after which a snapshot is left, ascending."""
-        every = range(self.eval_every, self.steps, self.eval_every)
-        return (*(step for step in every if step >= self.eval_from), self.steps)
+        return steps_to_judge(self.steps, self.eval_every, self.eval_from)
