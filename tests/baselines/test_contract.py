@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from pcbf_baselines.registry import METHODS, make_agent
-from pcbf_core import Dataset, LearnerState, TaskSpec, Transition, init_many, train_chunk
+from pcbf_core import Dataset, LearnerState, Transition, init_many, train_chunk
 from pcbf_core.types import Metrics
+
+from ..methods import SPECS, TINY, random_batch
 
 STATE = [(name, "state") for name in METHODS]
 PIXEL = [
@@ -33,15 +35,14 @@ def same(first: LearnerState, second: LearnerState) -> bool:
 
 
 @pytest.mark.parametrize(("name", "kind"), STATE + PIXEL)
-def test_contract(
-    name: str,
-    kind: str,
-    tiny: dict[str, dict],
-    specs: dict[str, TaskSpec],
-    make_batch: Callable[..., Transition],
-):
-    spec, agent = specs[kind], make_agent(name, specs[kind], tiny[name])
-    assert hash(agent) == hash(make_agent(name, spec, tiny[name]))
+def test_contract(name: str, kind: str):
+    check_contract(name, kind, TINY[name])
+
+
+def check_contract(name: str, kind: str, settings: dict[str, Any]) -> None:
+    """All that is asked of a method, on observations of a kind, with settings that make it small."""
+    spec, agent = SPECS[kind], make_agent(name, SPECS[kind], settings)
+    assert hash(agent) == hash(make_agent(name, spec, settings))
     # This generator compiles to one instruction per draw; all that is asked of it here is to be repeatable.
     key = jax.random.key(0, impl="unsafe_rbg")
     keys = jax.random.split(key, 2)
@@ -54,7 +55,7 @@ def test_contract(
         return train_chunk(agent, copies, Dataset(batch), keys, num_steps=1, batch_size=8)
 
     # Actions: shapes, bounds, the same again for the same key.
-    batch = make_batch(spec)
+    batch = random_batch(spec)
     act = jax.jit(agent.act)
     action = act(state, batch.observation, key)
     assert action.shape == (4, 2)
@@ -66,7 +67,7 @@ def test_contract(
     # Updates: finite at terminals and elsewhere; slow copies move by Polyak averaging and nothing else.
     losses = {}
     for terminal in (0.0, 1.0):
-        new, metrics = one_step(make_batch(spec, terminal=terminal))
+        new, metrics = one_step(random_batch(spec, terminal=terminal))
         losses[terminal] = np.asarray(metrics.get("critic_loss", np.nan))
         assert all(value.shape == (2, 1) and np.isfinite(value).all() for value in metrics.values()), metrics
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(new.params))
@@ -81,7 +82,7 @@ def test_contract(
     if not np.isnan(losses[0.0]).any():
         assert (losses[0.0] != losses[1.0]).all()
     if not np.isnan(losses[0.0]).any() and name not in SUCCESSOR_COUNTS_AT_TERMINALS:
-        ended = make_batch(spec, terminal=1.0)
+        ended = random_batch(spec, terminal=1.0)
         _, elsewhere = one_step(ended.replace(next_observation=ended.next_observation[::-1]))
         np.testing.assert_allclose(elsewhere["critic_loss"], losses[1.0], rtol=1e-5)
 

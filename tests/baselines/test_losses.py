@@ -13,6 +13,8 @@ from pcbf_baselines.value_flows import ValueFlowsCritic, ValueFlowsCriticConfig,
 from pcbf_core import PCBFCritic, PCBFCriticConfig
 from pcbf_core.flow import flow_map
 
+from ..methods import SPECS, random_batch
+
 
 def test_expectile():
     # 0.9 · 2² above, 0.1 · 2² below, and ½ makes it half the square
@@ -111,9 +113,9 @@ def test_tail_masses():
     np.testing.assert_allclose(tail_masses(probability, 0.6, upper=True), [0.0, 0.1, 0.5], atol=1e-6)
 
 
-def test_pcbf_without_control_variate_is_the_endpoint_term_of_value_flows(specs, make_batch):
-    spec, shared = specs["state"], dict(hidden_sizes=(8,), num_flow_steps=3, discount=0.9, clip_returns=True)
-    batch = make_batch(spec, size=16)
+def test_pcbf_without_control_variate_is_the_endpoint_term_of_value_flows():
+    spec, shared = SPECS["state"], dict(hidden_sizes=(8,), num_flow_steps=3, discount=0.9, clip_returns=True)
+    batch = random_batch(spec, size=16)
     batch = batch.replace(next_action=batch.action[::-1], terminal=jnp.arange(16.0) % 2)
     pcbf = PCBFCritic(PCBFCriticConfig(control_weight=0.0, **shared), spec)
     flows = ValueFlowsCritic(ValueFlowsCriticConfig(**shared), spec)

@@ -1,4 +1,4 @@
-"""The registry: names, suggestions, variants, settings per domain."""
+"""The registry: names, suggestions, variants, settings per domain, and the sheet that repeats it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pcbf_baselines.registry import METHODS, domain_settings, make_agent, make_config
+from pcbf_baselines.registry import METHODS, make_agent, make_config
+from pcbf_records.sheets import METHODS_FILE, MethodRow, domain_of, domain_settings, load_sheets, sheet_text
 
-TABLE = Path(__file__).parents[2] / "config/methods.yaml"
+from ..methods import SPECS
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_names_of_the_paper_are_there():
@@ -33,11 +36,11 @@ def test_common_defaults_are_those_of_the_paper():
             assert config.num_candidates == 16
 
 
-def test_wrong_names_get_a_suggestion(specs):
+def test_wrong_names_get_a_suggestion():
     with pytest.raises(ValueError, match="Did you mean 'pcbf'"):
-        make_agent("pcfb", specs["state"], None)
+        make_agent("pcfb", SPECS["state"], None)
     with pytest.raises(ValueError, match="Did you mean 'control_weight'"):
-        make_agent("pcbf", specs["state"], {"control_wait": 0.1})
+        make_agent("pcbf", SPECS["state"], {"control_wait": 0.1})
     with pytest.raises(ValueError, match="Did you mean 'released'"):
         make_config("pcbf", {"variant": "release"})
     with pytest.raises(ValueError, match="variant"):
@@ -54,26 +57,29 @@ def test_released_variant_does_what_the_repository_does():
     assert make_config("pcbf", {"variant": "paper"}) == make_config("pcbf")
 
 
-def test_domain_settings_build_every_agent_of_the_paper(specs):
-    table = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
-    assert len(table["domains"]) == 14
-    for domain in table["domains"]:
+def test_domain_settings_build_every_agent_of_the_paper():
+    sheets = load_sheets(ROOT)
+    assert len(sheets.domains) == 14
+    assert {domain_of(sheets.domains, sheets.tasks[name]) for name in sheets.paper_tasks} <= set(sheets.domains)
+    for domain in sheets.domains:
+        task = next(task for task in sheets.tasks.values() if domain_of(sheets.domains, task) == domain)
         for name in METHODS:
-            settings = domain_settings(name, domain, TABLE)
-            config = make_agent(name, specs["state"], settings).config  # type: ignore[attr-defined]
+            settings = domain_settings(sheets.domains, task, name)
+            config = make_agent(name, SPECS["state"], settings).config  # type: ignore[attr-defined]
             for key, value in settings.items():
                 expected = tuple(value) if isinstance(value, list) else value
                 assert dataclasses.asdict(config)[key] == expected
-    assert domain_settings("pcbf", "cube-double-play", TABLE) == {"discount": 0.995, "control_weight": 0.4}
-    assert domain_settings("value_flows", "puzzle-4x4-play", TABLE)["confidence_temperature"] == 100
-    for task, same in (("pen-cloned-v1", "pen-cloned"), ("scene-play-singletask-task2-v0", "scene-play")):
-        assert domain_settings("iqn", task, TABLE) == domain_settings("iqn", same, TABLE)
-    with pytest.raises(ValueError, match="Did you mean 'cube-double-play'"):
-        domain_settings("pcbf", "cube-duble-play", TABLE)
+
+
+def test_the_sheet_of_methods_is_the_registry():
+    """config/methods.tsv, read by what plans without JAX."""
+    rows = [MethodRow(method.name, method.title, method.visual, method.version) for method in METHODS.values()]
+    assert (ROOT / "config" / "methods.tsv").read_text(encoding="utf-8") == sheet_text(rows, MethodRow)
+    assert list(load_sheets(ROOT).methods.values()) == rows
 
 
 def test_printed_values_are_used_or_a_reason_is_given():
-    table = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    table = yaml.safe_load((ROOT / METHODS_FILE).read_text(encoding="utf-8"))
     for domain, entry in table["domains"].items():
         printed = {f"{m}.{key}": value for m, values in entry["printed"].items() for key, value in values.items()}
         different = set()

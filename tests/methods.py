@@ -1,13 +1,11 @@
-"""Tiny agents and batches for the tests of the methods."""
+"""Every method as small as it gets, and batches for it; shared by the tests of methods and of what trains them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import pytest
 
 from pcbf_core import TaskSpec, Transition
 
@@ -33,6 +31,7 @@ SPECS = {
 
 
 def random_batch(spec: TaskSpec, size: int = 4, terminal: float = 0.0) -> Transition:
+    """Transitions that mean nothing, the same ones at every call."""
     keys = jax.random.split(jax.random.key(3), 5)
     shape = (size, *spec.observation_shape)
     if len(spec.observation_shape) == 3:
@@ -46,19 +45,3 @@ def random_batch(spec: TaskSpec, size: int = 4, terminal: float = 0.0) -> Transi
         next_observation=observations[1],
         terminal=jnp.full(size, terminal),
     )
-
-
-@pytest.fixture
-def tiny() -> dict[str, dict[str, Any]]:
-    """Settings that make every method as small as it gets."""
-    return TINY
-
-
-@pytest.fixture
-def specs() -> dict[str, TaskSpec]:
-    return SPECS
-
-
-@pytest.fixture
-def make_batch() -> Callable[..., Transition]:
-    return random_batch
