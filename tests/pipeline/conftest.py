@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pcbf_analysis.control import ablation_jobs, control_jobs, load_sheets
-from pcbf_analysis.provenance import build_manifest, dump_json
-from pcbf_analysis.settings import ENVIRONMENTS, METHODS, Settings, load_scale, toy_job
-from pcbf_core.records import Evaluation, RunRecord, save_record
+from pcbf_experiments.campaign.manifest import build_manifest
+from pcbf_experiments.campaign.plan import ablation_jobs, control_jobs
+from pcbf_experiments.campaign.settings import Settings, load_scale, toy_job
+from pcbf_records import layout
+from pcbf_records.canonical import content_hash, readable_json
+from pcbf_records.control import collect_control
+from pcbf_records.files import write_text
+from pcbf_records.runs import (
+    Evaluation,
+    EvaluationRecord,
+    RunRecord,
+    Status,
+    save_evaluations,
+    save_run,
+    write_receipt,
+)
+from pcbf_records.sheets import load_sheets
+from pcbf_records.theory import CheckRow, write_checks
+from pcbf_records.toy import PROCESSES, SHAPES, TOY_METHODS, collect_toys, save_toy_record
 
 REPOSITORY = Path(__file__).parents[2]
 PIPELINE = (
@@ -83,11 +99,6 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def write_csv(path: Path, header: str, rows: Sequence[Sequence[Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n", encoding="utf-8")
-
-
 def write_finished_scale(
     root: Path, scale: str = "smoke", *, shift: float = 0.0, score_shift: float = 0.0, noise_seed: int = 0
 ) -> Path:
@@ -96,68 +107,88 @@ def write_finished_scale(
     W1 is near 0.3 + `shift`, disturbed by 0.02 of noise; scores are near 50 + `score_shift`, disturbed by 5.
     """
     settings = load_scale(root / "config" / "scales" / f"{scale}.yaml")
-    results = root / "results" / scale
+    results = root / layout.scale_folder(scale)
     random = np.random.default_rng(noise_seed)
-    distances, spreads = [], []
-    for env in ENVIRONMENTS:
-        states = range(1, 5) if env == "chain" else [0]
-        for method in METHODS:
-            job = toy_job(settings, env, method)
-            coefficients, seeds = job["coefficients"], range(job["num_seeds"])
-            w1 = 0.3 + shift + 0.02 * random.standard_normal((len(coefficients), len(seeds), len(states)))
-            spread = 1 + 0.05 * random.standard_normal(w1.shape[:2])
-            path = results / "toy" / "runs" / env / f"{method}.npz"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            metadata = np.array(json.dumps({"wall_seconds": noise_seed}))
-            np.savez(path, coefficients=np.array(coefficients), w1=w1, loss_std=spread, metadata=metadata)
-            places = [(i, j) for i in range(len(coefficients)) for j in range(len(seeds))]
-            distances += [
-                (env, state, method, coefficients[i], seeds[j], w1[i, j, k])
-                for i, j in places
-                for k, state in enumerate(states)
-            ]
-            spreads += [(env, method, coefficients[i], seeds[j], spread[i, j]) for i, j in places]
-    write_csv(results / "toy" / "w1.csv", "env,state,method,coefficient,seed,w1", distances)
-    write_csv(results / "toy" / "loss_std.csv", "env,method,coefficient,seed,loss_std", spreads)
+    for process, method in itertools.product(PROCESSES, TOY_METHODS):
+        write_toy_run(results, process, method, toy_job(settings, process, method), random, shift)
+    collect_toys(results)
     checks = [
-        ("endpoints", "s", "prop:endpoints_main", 1e-9, 0, "=", 1e-6, True),
-        ("bound", "s", "l", 1, 2, "<=", 1, True),
+        CheckRow("endpoints", "s", "prop:endpoints_main", 1e-9, 0, "≈", 1e-6),
+        CheckRow("bound", "s", "l", 1, 2, "<="),
     ]
-    write_csv(results / "theory" / "checks.csv", "id,statement,label,measured,expected,relation,margin,holds", checks)
+    write_checks(results / layout.THEORY_CHECKS, checks)
     write_runs(root, results, settings, 50 + score_shift + 5 * random.standard_normal(1000))
-    for name in ("figures/residual.svg", "tables/toy_w1.csv", "tables/cost.csv", "report/index.html"):
-        (results / name).parent.mkdir(parents=True, exist_ok=True)
-        (results / name).write_text(f"{name} {shift} {score_shift} {noise_seed}\n", encoding="utf-8")
-    manifest = build_manifest(results, settings, load_sheets(root))
-    (results / "manifest.json").write_text(dump_json(manifest), encoding="utf-8")
+    placeholders = (layout.figure("residual", "svg"), *(layout.table(label, "csv") for label in ("toy_w1", "cost")))
+    for name in (*placeholders, layout.REPORT):
+        write_text(results / name, f"{name} {shift} {score_shift} {noise_seed}\n")
+    write_text(results / layout.MANIFEST, readable_json(build_manifest(results, settings, load_sheets(root))))
     return results
+
+
+def write_toy_run(
+    results: Path, process: str, method: str, job: Settings, random: np.random.Generator, shift: float
+) -> None:
+    """The record of a toy job; everything but W1 and the spread of the loss is zero."""
+    states = range(1, 5) if process == "chain" else [0]
+    lengths = {"C": len(job["coefficients"]), "S": job["num_seeds"], "N": len(states), "L": 3, "H": 2}
+    arrays = {name: np.zeros([lengths[axis] for axis in axes]) for name, axes in SHAPES.items()}
+    arrays |= {
+        "coefficients": np.array(job["coefficients"]),
+        "seeds": np.arange(lengths["S"]),
+        "states": np.array(states),
+        "w1": 0.3 + shift + 0.02 * random.standard_normal(arrays["w1"].shape),
+        "loss_std": 1 + 0.05 * random.standard_normal(arrays["loss_std"].shape),
+    }
+    save_toy_record(results / layout.toy_run(process, method), arrays, {"wall_seconds": shift})
 
 
 def write_runs(root: Path, results: Path, settings: Settings, scores: Iterable[float]) -> None:
     """Records of the training runs of a scale with these scores, what they cost, and a picture of a task."""
     sheets, left = load_sheets(root), iter(scores)
     for job in [*control_jobs(settings, sheets), *ablation_jobs(settings, sheets)]:
-        for name, seed in zip(job.records, job.seeds, strict=True):
-            score = next(left)
-            record = RunRecord(
-                task=job.task,
-                method=job.method,
-                seed=seed,
-                status="finished",
-                steps=20,
-                evaluations=(Evaluation(20, (score,), (0.0,), (1,), (0.0,)),),
-                num_final_evaluations=1,
-                config={"method_version": 1},
-                dataset={"source": "local"},
-                code={"commit": f"commit of {score}"},
-            )
-            save_record(results / name, record)
-        write_json(
-            results / f"{job.variant}cost/{job.task}/{job.method}/{job.group}.json", {"train_seconds": next(left)}
-        )
-    write_json(results / "renders/task.json", {"action_dim": 5})
+        write_job(job.files(results), {seed: next(left) for seed in job.seeds})
+        write_json(job.files(results).cost, {"train_seconds": next(left)})
+    write_json(results / layout.spaces("task"), {"action_dim": 5})
+    collect_control(results, sheets.tasks)
+
+
+def write_job(files: layout.JobFiles, scores: Mapping[int, float]) -> None:
+    """Run and evaluation records and receipts of a finished group of seeds with these scores."""
+    for seed, score in scores.items():
+        write_run(files, seed, score)
+        write_evaluations(files, seed, [score])
+    write_receipt(files.receipt, files, {files.record(seed): {} for seed in scores})
+    write_receipt(files.evaluation_receipt, files, {files.evaluations(seed): {} for seed in scores})
+
+
+CONFIG = {"method_version": 1}
+
+
+def write_run(files: layout.JobFiles, seed: int, score: float = 0.0, status: Status = "finished") -> None:
+    """The run record of a seed that was trained for 20 steps; its metrics and commit tell the score."""
+    record = RunRecord(
+        task=files.task,
+        method=files.method,
+        seed=seed,
+        status=status,
+        steps=20,
+        snapshot_steps=(10, 20),
+        num_final_evaluations=1,
+        config=CONFIG,
+        dataset={"source": "local"},
+        final_metrics={"loss": score},
+        code={"commit": f"commit of {score}"},
+    )
+    save_run(files.record(seed), record)
+
+
+def write_evaluations(files: layout.JobFiles, seed: int, scores: Sequence[float]) -> None:
+    """The evaluation record of a seed with these scores of its last steps."""
+    steps = (10, 20)[-len(scores) :]
+    judged = [Evaluation(step, (score,), (0.0,), (1,), (0.0,)) for step, score in zip(steps, scores, strict=True)]
+    record = EvaluationRecord(files.task, files.method, seed, content_hash(CONFIG), tuple(judged))
+    save_evaluations(files.evaluations(seed), record)
 
 
 def write_json(path: Path, value: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value), encoding="utf-8")
+    write_text(path, json.dumps(value))

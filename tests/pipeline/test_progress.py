@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from pcbf_analysis.control import load_plan
-from pcbf_analysis.progress import (
+from pcbf_experiments.campaign.plan import load_plan
+from pcbf_experiments.campaign.watch import (
     COMPILE_WORK,
     CONTROL_STEP_WORK,
+    EPISODE_STEP_WORK,
     START_UP_WORK,
     Display,
     Job,
-    Progress,
     RunLog,
     _line_feeder,
     clock,
@@ -29,6 +29,8 @@ from pcbf_analysis.progress import (
     remaining_seconds,
     watch,
 )
+from pcbf_records.layout import JobFiles, ablation
+from pcbf_records.progress import Progress
 
 from ..waiting import PATIENCE, text_of, wait_for
 from .conftest import REPOSITORY, write_json
@@ -54,7 +56,7 @@ localrule toy:
     log: results/smoke/logs/toy/solitaire/{method}.log
     jobid: {jobid}
     reason: Missing output files: results/smoke/toy/runs/solitaire/{method}.npz
-    wildcards: scale=smoke, env=solitaire, method={method}
+    wildcards: scale=smoke, process=solitaire, method={method}
     resources: tmpdir=/tmp
 Shell command: pcbf-toy run solitaire {method}
 """
@@ -118,16 +120,27 @@ def test_the_log_tells_when_nothing_is_to_be_done():
     assert read("Nothing to be done (all requested files are present and up to date).").nothing_to_do
 
 
-def test_the_work_of_a_job_is_its_gradient_steps():
-    toy, run = {"num_seeds": 2, "num_steps": 500}, {"steps": 60}
+def test_the_work_of_a_job_is_its_gradient_steps_or_those_of_its_episodes():
+    toy = {"num_seeds": 2, "num_steps": 500}
+    run = {"steps": 60, "eval_every": 20, "evaluation": {"num_episodes": 7, "episode_limit": 5}}
     plan = load_plan(REPOSITORY, {"scale": "smoke", "toy": toy, "control": {"run": run, "num_seeds": 3}})
     work, before = plan_work(plan), START_UP_WORK + COMPILE_WORK
     num_coefficients = len(plan.settings["smoke"]["toy"]["dcfm_weights"])
-    assert len(work) == 9 + len(plan.selected())
+    assert len(work) == 9 + 2 * len(plan.selected())
     assert work[VALUE_FLOWS.name] == before + num_coefficients * 2 * 500
     task = "cube-single-play-singletask-task1-v0"
     assert work[f"train-{task}-pcbf-seeds0-1"] == before + 2 * 60 * CONTROL_STEP_WORK
     assert work[f"ablate-control_weight=0.5-{task}-pcbf-seeds2"] == before + 60 * CONTROL_STEP_WORK
+    of_one_seed = 3 * 7 * 5 * EPISODE_STEP_WORK  # after 20, 40 and 60 steps
+    assert work[f"evaluate-{task}-pcbf-seeds0-1"] == before + 2 * of_one_seed
+    assert work[f"evaluate_ablation-control_weight=0.5-{task}-pcbf-seeds2"] == before + of_one_seed
+
+
+def test_episodes_without_a_limit_of_their_own_count_with_the_tasks():
+    run = {"evaluation": {"num_episodes": 1, "episode_limit": None}}
+    plan = load_plan(REPOSITORY, {"scale": "smoke", "control": {"run": run}})
+    job = plan.selected()[0]
+    assert plan.episode_limit(job) == plan.sheets.tasks[job.task].episode_limit > 5
 
 
 def test_jobs_count_by_their_work_not_by_their_number():
@@ -166,11 +179,17 @@ def test_progress_files_of_earlier_runs_and_broken_ones_are_left_out(tmp_path):
     write_json(tmp_path / "progress/new.json", said)
     write_json(tmp_path / "progress/old.json", {**said, "updated": 90.0})
     (tmp_path / "progress/broken.json").write_text("{", encoding="utf-8")
-    write_json(tmp_path / "ablations/control_weight=0.5/progress/train-task-pcbf-seeds0.json", {**said, "first": 10})
+    for root in (tmp_path, tmp_path / ablation("control_weight=0.5")):
+        files = JobFiles(root, "task", "pcbf", "seeds0")
+        write_json(files.progress, {**said, "first": 10})
+        write_json(files.evaluation_progress, {**said, "unit": "episodes"})
     found = read_progress(tmp_path, since=95.0)
     assert found == {
         "new": Progress(30, 120, 3.0),
+        "train-task-pcbf-seeds0": Progress(30, 120, 2.0),
+        "evaluate-task-pcbf-seeds0": Progress(30, 120, 3.0, "episodes"),
         "ablate-control_weight=0.5-task-pcbf-seeds0": Progress(30, 120, 2.0),
+        "evaluate_ablation-control_weight=0.5-task-pcbf-seeds0": Progress(30, 120, 3.0, "episodes"),
     }
     assert found["new"].fraction == 0.25
 
@@ -183,6 +202,9 @@ def test_the_line_says_what_a_reader_wants_to_know():
     assert "1:05 elapsed, about 1:05 left" in line
     assert "1/5 jobs" in line
     assert "toy solitaire/value_flows 25 % (1,234 steps/s)" in line
+    run.running[4] = judged = Job("evaluate", ("task", "pcbf", "seeds0"))
+    slow = describe(run, 0.5, 65.0, {judged.name: Progress(1, 4, 0.126, "episodes")})
+    assert "evaluate task/pcbf/seeds0 25 % (0.13 episodes/s)" in slow
 
 
 def test_clock():
@@ -248,7 +270,7 @@ def test_a_signal_reaches_the_child_and_its_end_is_awaited(checkout, number):
         "pathlib.Path('ready').touch()\n"
         f"time.sleep({PATIENCE})\n"
     )
-    command = [sys.executable, "-m", "pcbf_analysis.progress", "--", sys.executable, "-c", child]
+    command = [sys.executable, "-m", "pcbf_experiments.campaign.watch", "--", sys.executable, "-c", child]
     process = subprocess.Popen(command, cwd=checkout, stdout=subprocess.PIPE, text=True)
     wait_for(lambda: text_of(checkout / "ready"), lambda _: True, ended=lambda: process.poll() is not None)
     process.send_signal(number)
@@ -290,6 +312,6 @@ def test_a_letter_that_is_written_in_two_halves_is_read_whole(tmp_path):
 
 
 def test_bad_settings_stop_before_anything_starts(checkout, run_module):
-    done = run_module(checkout, "pcbf_analysis.progress", "--", "false", "--config", "scale=smok")
+    done = run_module(checkout, "pcbf_experiments.campaign.watch", "--", "false", "--config", "scale=smok")
     assert done.returncode == 1
     assert done.stderr.strip() == "scale = smok: must be one of smoke, laptop, paper; did you mean smoke?"

@@ -5,39 +5,30 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 
-from pcbf_analysis.control import load_sheets
-from pcbf_analysis.provenance import (
-    build_manifest,
-    describe,
-    faults,
-    found_names,
-    git_state,
-    hardware,
-    read_manifest,
-    record_names,
-)
-from pcbf_analysis.provenance import main as manifest_main
-from pcbf_analysis.publish import (
-    Cell,
-    PublishError,
-    compare,
-    compare_main,
-    judge,
-    judge_run,
-    publish,
-    seed_cells,
-    summary,
-)
-from pcbf_analysis.publish import main as publish_main
-from pcbf_analysis.settings import ENVIRONMENTS, METHODS, compact_json, load_scale, settings_hash
+from pcbf_experiments.campaign.compare import Cell, compare, judge, judge_run, seed_cells, summary
+from pcbf_experiments.campaign.compare import main as compare_main
+from pcbf_experiments.campaign.manifest import build_manifest, describe, faults, read_manifest, record_names
+from pcbf_experiments.campaign.manifest import main as manifest_main
+from pcbf_experiments.campaign.plan import TrainJob, ablation_jobs, control_jobs
+from pcbf_experiments.campaign.publish import PublishError, publish
+from pcbf_experiments.campaign.publish import main as publish_main
+from pcbf_experiments.campaign.settings import load_scale
+from pcbf_records import layout
+from pcbf_records.canonical import canonical_json, content_hash
+from pcbf_records.runs import load_evaluations, load_run, save_evaluations, save_run
+from pcbf_records.sheets import load_sheets
+from pcbf_records.toy import PROCESSES, TOY_METHODS, W1_COLUMNS, load_toy_record
+from pcbf_records.versions import PACKAGES, hardware, output_of
 
-from .conftest import REPOSITORY, let_smoke_be_published, read_rows, write_finished_scale, write_json
+from .conftest import REPOSITORY, let_smoke_be_published, read_rows, write_finished_scale, write_job, write_json
 
 
 @pytest.fixture
@@ -52,35 +43,52 @@ def smoke_names(root: Path) -> list[str]:
     return record_names(load_scale(root / "config/scales/smoke.yaml"), load_sheets(root))
 
 
+def all_names(root: Path, results: Path) -> set[str]:
+    """The records of a finished smoke scale, those included that the machine or a request decides."""
+    return {*smoke_names(root), *layout.found_records(results)}
+
+
+def compared_names(root: Path) -> list[str]:
+    """The records of the smoke scale that are compared one by one; the table collected from them is not."""
+    collected = (layout.CONTROL_EVALUATIONS, layout.CONTROL_CONFIGS)
+    return [name for name in smoke_names(root) if name not in collected]
+
+
+def first_job(root: Path) -> TrainJob:
+    return control_jobs(load_scale(root / "config/scales/smoke.yaml"), load_sheets(root))[0]
+
+
+def run_of(root: Path, results: Path) -> Path:
+    """The run record of a seed of the smoke scale."""
+    return first_job(root).files(results).record(0)
+
+
 # --- manifest -----------------------------------------------------------------------------------------------------
 
 
 def test_the_manifest_says_where_records_come_from(root):
     results = write_finished_scale(root)
     settings = load_scale(root / "config/scales/smoke.yaml")
-    (results / "manifest.json").unlink()
-    arguments = ["--results", str(results), "--settings", compact_json(settings), "--root", str(root)]
+    (results / layout.MANIFEST).unlink()
+    arguments = ["--results", str(results), "--settings", canonical_json(settings), "--root", str(root)]
     assert manifest_main(arguments) == 0
     manifest = read_manifest(results)
     assert manifest["scale"] == "smoke"
-    assert manifest["config"] == {"sha256": settings_hash(settings), "settings": settings}
+    assert manifest["config"] == {"sha256": content_hash(settings), "settings": settings}
     assert set(manifest["code"]) == {"packages", "commit", "dirty"}
-    assert set(manifest["code"]["packages"]) == {"pcbf-core", "pcbf-baselines", "pcbf-analysis"}
+    assert set(manifest["code"]["packages"]) == set(PACKAGES)
     assert manifest["packages"]["numpy"] == np.__version__
     assert manifest["hardware"]["cores"] >= 1
-    assert sorted(manifest["records"]) == sorted([*smoke_names(root), *found_names(results)])
+    assert set(manifest["records"]) == all_names(root, results)
     assert not list(faults(results, manifest, smoke_names(root)))
 
 
 def test_a_training_run_is_tied_to_its_config_and_code(root):
     results = write_finished_scale(root)
-    name = next(name for name in smoke_names(root) if name.startswith("runs/"))
-    record, described = (
-        json.loads((results / name).read_text(encoding="utf-8")),
-        read_manifest(results)["records"][name],
-    )
-    assert described["config_hash"] == record["config_hash"]
-    assert described["commit"] == record["code"]["commit"]
+    path = run_of(root, results)
+    record, described = load_run(path), read_manifest(results)["records"][path.relative_to(results).as_posix()]
+    assert described["config_hash"] == record.config_hash
+    assert described["commit"] == record.code["commit"]
     assert (described["status"], described["method_version"]) == ("finished", 1)
 
 
@@ -89,14 +97,14 @@ def test_a_record_that_the_manifest_does_not_know_is_a_fault(root):
     manifest = read_manifest(results)
     name = smoke_names(root)[-1]
     del manifest["records"][name]
-    assert name.startswith("ablations/")
+    assert layout.change_of(name)
     assert list(faults(results, manifest, smoke_names(root))) == [f"{name} is not in manifest.json"]
 
 
 def test_the_manifest_of_unfinished_results_is_refused(root, capsys):
     results = write_finished_scale(root)
-    (results / "toy/w1.csv").unlink()
-    settings = compact_json(load_scale(root / "config/scales/smoke.yaml"))
+    (results / layout.TOY_W1).unlink()
+    settings = canonical_json(load_scale(root / "config/scales/smoke.yaml"))
     assert manifest_main(["--results", str(results), "--settings", settings, "--root", str(root)]) == 1
     assert "toy/w1.csv is missing" in capsys.readouterr().err
 
@@ -110,14 +118,14 @@ def test_a_record_is_described_by_size_and_hash(tmp_path):
 def test_faults_name_what_is_missing_and_what_changed(root):
     results = write_finished_scale(root)
     manifest = read_manifest(results)
-    (results / "toy/w1.csv").write_text("something else\n", encoding="utf-8")
-    (results / "theory/checks.csv").unlink()
+    (results / layout.TOY_W1).write_text("something else\n", encoding="utf-8")
+    (results / layout.THEORY_CHECKS).unlink()
     phrases = ["theory/checks.csv is missing", "toy/w1.csv has changed since manifest.json was written"]
     assert list(faults(results, manifest)) == phrases
 
 
 def test_outside_git_there_is_no_commit(tmp_path):
-    assert git_state(tmp_path) == {"commit": None, "dirty": None}
+    assert output_of(["git", "rev-parse", "HEAD"], tmp_path) is None
 
 
 def test_hardware_names_no_host():
@@ -129,13 +137,15 @@ def test_hardware_names_no_host():
 
 def test_publishing_copies_records_and_manifest_only(root):
     results = write_finished_scale(root)
-    for name in ("toy/runs/chain/old.npz", "runs/task/method/seed9.json", "ablations/control_weight=7/cost/t/m/s.json"):
-        stale = root / "results/published/smoke" / name
+    published = root / layout.published_folder("smoke")
+    old = layout.JobFiles(published, "task", "method", "seeds9")
+    other = layout.JobFiles(published / layout.ablation("control_weight=7"), "task", "method", "seeds9")
+    for stale in (published / layout.toy_run("chain", "old"), old.record(9), old.evaluations(9), other.cost):
         stale.parent.mkdir(parents=True)
         stale.touch()
     target = publish(root, "smoke")
     files = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
-    assert files == {*smoke_names(root), *found_names(results), "manifest.json"}
+    assert files == {*all_names(root, results), layout.MANIFEST}
     assert all((target / name).read_bytes() == (results / name).read_bytes() for name in files)
 
 
@@ -143,7 +153,7 @@ def test_an_unfinished_scale_is_refused_with_what_to_do(root):
     with pytest.raises(PublishError, match=r"results/smoke is not finished: .* missing; run `make quick` first\."):
         publish(root, "smoke")
     results = write_finished_scale(root)
-    (results / "theory/checks.csv").unlink()
+    (results / layout.THEORY_CHECKS).unlink()
     with pytest.raises(PublishError, match=r"theory/checks\.csv is missing"):
         publish(root, "smoke")
     assert not (root / "results/published").exists()
@@ -151,15 +161,23 @@ def test_an_unfinished_scale_is_refused_with_what_to_do(root):
 
 def test_a_scale_that_lacks_a_training_run_is_refused(root):
     results = write_finished_scale(root)
-    name = next(name for name in smoke_names(root) if name.startswith("runs/"))
-    (results / name).unlink()
-    with pytest.raises(PublishError, match=f"{name} is missing; run `make quick` first"):
+    path = run_of(root, results)
+    path.unlink()
+    with pytest.raises(PublishError, match=f"{path.relative_to(results)} is missing; run `make quick` first"):
+        publish(root, "smoke")
+
+
+def test_a_scale_that_lacks_the_evaluations_of_a_run_is_refused(root):
+    results = write_finished_scale(root)
+    path = first_job(root).files(results).evaluations(0)
+    path.unlink()
+    with pytest.raises(PublishError, match=f"{path.relative_to(results)} is missing; run `make quick` first"):
         publish(root, "smoke")
 
 
 def test_a_changed_record_is_refused(root):
     results = write_finished_scale(root)
-    (results / "toy/w1.csv").write_text("env\n", encoding="utf-8")
+    (results / layout.TOY_W1).write_text("env\n", encoding="utf-8")
     with pytest.raises(PublishError, match=r"toy/w1\.csv has changed since manifest\.json was written"):
         publish(root, "smoke")
 
@@ -189,7 +207,7 @@ def test_an_unknown_scale_gets_a_suggestion(root, capsys):
 def test_the_command_says_what_it_published(root, capsys):
     results = write_finished_scale(root)
     assert publish_main(["smoke", "--root", str(root)]) == 0
-    assert f"published {len([*smoke_names(root), *found_names(results)])} records" in capsys.readouterr().out
+    assert f"published {len(all_names(root, results))} records" in capsys.readouterr().out
 
 
 # --- comparing ----------------------------------------------------------------------------------------------------
@@ -209,40 +227,40 @@ def verdicts(ours: Path, published: Path) -> dict[str, str]:
 
 def test_the_same_arrays_are_identical_whatever_the_metadata(root):
     ours, published = published_and_again(root)
-    path = ours / "toy/runs/chain/pcbf.npz"
+    path = ours / layout.toy_run("chain", "pcbf")
     with np.load(path) as archive:
         arrays = {name: archive[name] for name in archive.files}
     np.savez(path, **{**arrays, "metadata": np.array('{"wall_seconds": 99}')})
-    assert path.read_bytes() != (published / "toy/runs/chain/pcbf.npz").read_bytes()
-    name = next(name for name in smoke_names(root) if name.startswith("runs/"))
-    record = json.loads((ours / name).read_text(encoding="utf-8"))
-    write_json(ours / name, {**record, "code": {"commit": "another"}, "versions": {"jax": "another"}})
+    assert path.read_bytes() != (published / layout.toy_run("chain", "pcbf")).read_bytes()
+    made_elsewhere: dict[str, Any] = {"code": {"commit": "another"}, "versions": {"jax": "another"}}
+    files = first_job(root).files(ours)
+    save_run(files.record(0), replace(load_run(files.record(0)), **made_elsewhere))
+    save_evaluations(files.evaluations(0), replace(load_evaluations(files.evaluations(0)), **made_elsewhere))
     assert set(verdicts(ours, published).values()) == {"identical"}
 
 
 def test_cost_and_pictures_are_not_compared_nor_held_against_what_shows_them(root):
     ours, published = published_and_again(root)
-    for name in found_names(ours):
+    names = [name for name in layout.found_records(ours) if layout.is_cost(name) or layout.is_picture(name)]
+    for name in names:
         write_json(ours / name, {"train_seconds": -1})
     (ours / "tables/cost.csv").write_text("other times\n", encoding="utf-8")
     found = verdicts(ours, published)
-    assert not set(found_names(ours)) & set(found)
+    assert names and not set(names) & set(found)
     assert found.pop("tables/cost.csv") == "agrees"
     assert set(found.values()) == {"identical"}
 
 
 def test_an_ablation_made_by_request_is_published_and_no_difference(root):
     results = write_finished_scale(root)
-    planned = next(name for name in smoke_names(root) if name.startswith("ablations/"))
-    asked = planned.replace("control_weight=0.5", "action_reuse=1")
-    (results / asked).parent.mkdir(parents=True)
-    shutil.copyfile(results / planned, results / asked)
     settings, sheets = load_scale(root / "config/scales/smoke.yaml"), load_sheets(root)
-    write_json(results / "manifest.json", build_manifest(results, settings, sheets))
+    asked = replace(ablation_jobs(settings, sheets)[0], change="action_reuse=1")
+    write_job(asked.files(results), dict.fromkeys(asked.seeds, 50.0))
+    write_json(results / layout.MANIFEST, build_manifest(results, settings, sheets))
     published = publish(root, "smoke")
-    assert (published / asked).is_file()
-    (results / asked).unlink()
-    write_json(results / "manifest.json", build_manifest(results, settings, sheets))
+    assert all((published / name).is_file() for name in asked.records)
+    shutil.rmtree(results / asked.folder)
+    write_json(results / layout.MANIFEST, build_manifest(results, settings, sheets))
     comparison = compare(results, published)
     assert comparison.one_sided == ["ablations/action_reuse=1"]
     records = [finding for finding in comparison.findings if not finding.name.startswith(("tables/", "figures/"))]
@@ -253,8 +271,8 @@ def test_an_ablation_made_by_request_is_published_and_no_difference(root):
 def test_other_seeds_agree(root):
     ours, published = published_and_again(root, noise_seed=1)
     found = verdicts(ours, published)
-    assert {found[name] for name in smoke_names(root) if name != "theory/checks.csv"} == {"agrees"}
-    assert found["theory/checks.csv"] == "identical"
+    assert {found[name] for name in compared_names(root) if name != layout.THEORY_CHECKS} == {"agrees"}
+    assert found[layout.THEORY_CHECKS] == "identical"
     assert found["figures/residual.svg"] == "agrees"
 
 
@@ -262,16 +280,16 @@ def test_a_shift_beyond_noise_differs(root):
     ours, published = published_and_again(root, noise_seed=1, shift=0.5)
     comparison = compare(ours, published)
     found = verdicts(ours, published)
-    assert {found[name] for name in smoke_names(root) if name.endswith((".npz", "w1.csv"))} == {"differs"}
-    assert {found[name] for name in smoke_names(root) if name.endswith((".json", "loss_std.csv"))} == {"agrees"}
+    assert {found[name] for name in compared_names(root) if name.endswith((".npz", "w1.csv"))} == {"differs"}
+    assert {found[name] for name in compared_names(root) if name.endswith((".json", "loss_std.csv"))} == {"agrees"}
     assert all(cell.quantity == "w1" and cell.excess > 1 for cell in comparison.worst)
 
 
 def test_scores_beyond_noise_differ(root):
     ours, published = published_and_again(root, noise_seed=1, score_shift=60)
     found = verdicts(ours, published)
-    assert {found[name] for name in smoke_names(root) if name.endswith(".json")} == {"differs"}
-    assert {found[name] for name in smoke_names(root) if name.startswith("toy/")} == {"agrees"}
+    assert {found[name] for name in compared_names(root) if name.endswith(".json")} == {"differs"}
+    assert {found[name] for name in compared_names(root) if name.startswith("toy/")} == {"agrees"}
 
 
 def test_one_mean_score_far_off_differs_though_the_suite_agrees():
@@ -288,9 +306,9 @@ def test_one_mean_score_far_off_differs_though_the_suite_agrees():
 
 def test_a_check_with_another_outcome_differs_and_is_named(root):
     ours, published = published_and_again(root)
-    path = ours / "theory/checks.csv"
-    path.write_text(path.read_text(encoding="utf-8").replace("bound,s,l,1,2,<=,1,True", "bound,s,l,3,2,<=,-1,False"))
-    finding = next(finding for finding in compare(ours, published).findings if finding.name == "theory/checks.csv")
+    path = ours / layout.THEORY_CHECKS
+    path.write_text(path.read_text(encoding="utf-8").replace("bound,s,l,1,2,<=,1,true", "bound,s,l,3,2,<=,-1,false"))
+    finding = next(finding for finding in compare(ours, published).findings if finding.name == layout.THEORY_CHECKS)
     assert finding.verdict == "differs"
     assert "bound" in finding.detail
 
@@ -311,12 +329,12 @@ def test_an_artefact_that_differs_though_its_records_do_not_is_pointed_out(root)
 
 
 def test_what_seeds_allow_is_two_combined_standard_errors_and_a_floor(tmp_path):
-    header = "env,state,method,coefficient,seed,w1"
+    header = ",".join(W1_COLUMNS)
     for folder, values in (("ours", (1.0, 1.2, 1.4)), ("published", (1.1, 1.3, 1.5))):
         rows = [f"chain,5,pcbf,0.5,{seed},{value}" for seed, value in enumerate(values)]
         (tmp_path / folder / "toy").mkdir(parents=True)
-        (tmp_path / folder / "toy/w1.csv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
-    (cell,) = seed_cells(tmp_path / "ours", tmp_path / "published", "toy/w1.csv", "w1")
+        (tmp_path / folder / layout.TOY_W1).write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    (cell,) = seed_cells(tmp_path / "ours", tmp_path / "published", layout.TOY_W1, "w1")
     assert cell.where == {"env": "chain", "state": 5, "method": "pcbf", "coefficient": 0.5}
     assert (cell.ours, cell.published) == pytest.approx((1.2, 1.3))
     assert cell.allowed == pytest.approx(2 * np.sqrt(0.04 / 3 + 0.04 / 3) + 0.01)
@@ -338,7 +356,7 @@ def test_other_settings_are_listed(root):
     ours, published = published_and_again(root)
     manifest = read_manifest(ours)
     manifest["config"]["settings"]["toy"]["batch_size"] = 7
-    (ours / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    (ours / layout.MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
     comparison = compare(ours, published)
     assert [phrase.split(",")[0] for phrase in comparison.settings] == ["toy.batch_size: 7"]
     assert "Made with other settings:" in summary(comparison, ours, published)
@@ -348,7 +366,7 @@ def test_the_command_prints_a_summary_and_writes_it(root, capsys):
     ours, published = published_and_again(root, noise_seed=1)
     assert compare_main(["--results", str(ours), "--published", str(published)]) == 0
     printed = capsys.readouterr().out
-    assert f"agrees within seed noise: {len(smoke_names(root)) - 1} records" in printed
+    assert f"agrees within seed noise: {len(compared_names(root)) - 1} records" in printed
     assert "Farthest apart:" in printed
     written = json.loads((ours / "compare.json").read_text(encoding="utf-8"))
     assert {finding["verdict"] for finding in written["findings"]} == {"identical", "agrees"}
@@ -375,14 +393,14 @@ def test_published_records_are_those_of_their_manifest(folder):
 
 @pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: folder.name)
 def test_published_distances_are_those_of_the_run_records(folder):
-    rows = read_rows(folder / "toy/w1.csv")
-    for env, method in itertools.product(ENVIRONMENTS, METHODS):
-        with np.load(folder / f"toy/runs/{env}/{method}.npz", allow_pickle=False) as record:
-            axes = itertools.product(record["coefficients"], record["seeds"], record["states"])
-            recorded = dict(zip(((float(c), int(s), int(n)) for c, s, n in axes), np.ravel(record["w1"]), strict=True))
+    rows = read_rows(folder / layout.TOY_W1)
+    for process, method in itertools.product(PROCESSES, TOY_METHODS):
+        record = load_toy_record(folder / layout.toy_run(process, method))
+        axes = itertools.product(record.coefficients, record.seeds, record.states)
+        recorded = dict(zip(((float(c), int(s), int(n)) for c, s, n in axes), np.ravel(record.w1), strict=True))
         collected = {
             (float(row["coefficient"]), int(row["seed"]), int(row["state"])): float(row["w1"])
             for row in rows
-            if (row["env"], row["method"]) == (env, method)
+            if (row["env"], row["method"]) == (process, method)
         }
         assert collected == pytest.approx(recorded, rel=1e-4)

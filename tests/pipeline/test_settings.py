@@ -11,24 +11,17 @@ from typing import Any
 import pytest
 import yaml
 
-from pcbf_analysis.settings import (
-    ENVIRONMENTS,
-    METHODS,
-    SCALES,
-    SettingsError,
-    compact_json,
-    differences,
-    load_scale,
-    load_scales,
-    settings_hash,
-    toy_job,
-    toy_work,
-)
-from pcbf_baselines.toy import ToySettings
 from pcbf_core.config import config_from
 from pcbf_core.flow import SOLVERS
 from pcbf_core.mrp import MRPS
 from pcbf_core.networks import ACTIVATIONS
+from pcbf_experiments.campaign.plan import evaluate_job, load_plan, train_job
+from pcbf_experiments.campaign.settings import SCALES, SettingsError, load_scale, load_scales, toy_job, toy_work
+from pcbf_experiments.evaluation import EvaluationSettings
+from pcbf_experiments.running.settings import RunSettings
+from pcbf_experiments.toy import ToySettings
+from pcbf_records.canonical import canonical_json, content_hash, differences
+from pcbf_records.toy import PROCESSES, TOY_METHODS
 
 REPOSITORY = Path(__file__).parents[2]
 SMOKE = REPOSITORY / "config/scales/smoke.yaml"
@@ -63,8 +56,10 @@ def test_schema_knows_the_core():
     assert set(toy["solver"]["enum"]) == set(SOLVERS)
     assert set(toy["activation"]["enum"]) == set(ACTIVATIONS)
     assert set(toy) == set(schema["properties"]["toy"]["required"])
-    assert list(grids) == list(ENVIRONMENTS) == list(MRPS)
-    assert {env: grid["items"]["maximum"] for env, grid in grids.items()} == {env: MRPS[env].discount for env in MRPS}
+    assert list(grids) == list(PROCESSES) == list(MRPS)
+    assert {process: grid["items"]["maximum"] for process, grid in grids.items()} == {
+        process: MRPS[process].discount for process in MRPS
+    }
 
 
 @pytest.mark.parametrize(
@@ -168,21 +163,33 @@ def test_a_job_depends_on_its_own_grid_only():
     plain = load_scale(SMOKE)
     changed = load_scale(SMOKE, {"toy": {"dcfm_weights": [0.25], "control_weights": {"chain": [0.1]}}})
     different = {
-        (env, method)
-        for env in ENVIRONMENTS
-        for method in METHODS
-        if toy_job(plain, env, method) != toy_job(changed, env, method)
+        (process, method)
+        for process in PROCESSES
+        for method in TOY_METHODS
+        if toy_job(plain, process, method) != toy_job(changed, process, method)
     }
-    assert different == {("chain", "pcbf"), *((env, "value_flows") for env in ENVIRONMENTS)}
+    assert different == {("chain", "pcbf"), *((process, "value_flows") for process in PROCESSES)}
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_job_can_be_read_by_the_experiment(scale):
     settings = load_scale(REPOSITORY / f"config/scales/{scale}.yaml")
-    for env, method in itertools.product(ENVIRONMENTS, METHODS):
-        job = toy_job(settings, env, method)
+    for process, method in itertools.product(PROCESSES, TOY_METHODS):
+        job = toy_job(settings, process, method)
         assert set(job) == {field.name for field in dataclasses.fields(ToySettings)}  # nothing is left to defaults
         assert config_from(ToySettings, job).num_steps == settings["toy"]["num_steps"]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_job_can_be_read_by_training_and_by_evaluation(scale):
+    plan = load_plan(REPOSITORY, {"scale": scale})
+    settings = plan.settings[scale]
+    judged_by = evaluate_job(settings)
+    assert set(judged_by) == {field.name for field in dataclasses.fields(EvaluationSettings)}
+    judges = config_from(EvaluationSettings, judged_by)
+    for job in plan.selected():
+        run = config_from(RunSettings, train_job(settings, plan.sheets, job.task, job.method)["run"])
+        assert plan.episodes(job) == len(job.seeds) * len(run.snapshot_steps) * judges.num_episodes
 
 
 def test_work_counts_the_steps_of_all_learners():
@@ -191,10 +198,10 @@ def test_work_counts_the_steps_of_all_learners():
 
 
 def test_the_hash_ignores_order_and_nothing_else():
-    assert settings_hash({"a": 1, "b": [2, 3]}) == settings_hash(json.loads('{"b": [2, 3],  "a": 1}'))
-    assert settings_hash({"a": 1, "b": [2, 3]}) != settings_hash({"a": 1, "b": [3, 2]})
-    assert compact_json({"b": 0.5, "a": "γ"}) == '{"a":"γ","b":0.5}'
+    assert content_hash({"a": 1, "b": [2, 3]}) == content_hash(json.loads('{"b": [2, 3],  "a": 1}'))
+    assert content_hash({"a": 1, "b": [2, 3]}) != content_hash({"a": 1, "b": [3, 2]})
+    assert canonical_json({"b": 0.5, "a": "γ"}) == '{"a":"γ","b":0.5}'
 
 
 def test_differences_name_the_key():
-    assert list(differences({"toy": {"a": 1, "b": 2}}, {"toy": {"a": 1, "b": 3}})) == ["toy.b: 2, not 3"]
+    assert list(differences({"toy": {"a": 1, "b": 2}}, {"toy": {"a": 1, "b": 3}})) == [("toy.b", "2", "3")]

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pcbf_records.versions import PACKAGES
+
 from .conftest import REPOSITORY
 
 TARGETS = {"setup", "lock", "reproduce", "quick", "test", "check", "publish", "bench", "figures", "tables", "clean"}
@@ -27,7 +29,7 @@ def bare(tmp_path: Path) -> Path:
     """What `make setup` reads, without content."""
     (tmp_path / "Makefile").write_bytes((REPOSITORY / "Makefile").read_bytes())
     (tmp_path / "requirements.lock").touch()
-    for name in ("pcbf-core", "pcbf-baselines", "pcbf-analysis"):
+    for name in PACKAGES:
         (tmp_path / "packages" / name).mkdir(parents=True)
         (tmp_path / "packages" / name / "pyproject.toml").touch()
     return tmp_path
@@ -84,7 +86,7 @@ def test_the_lock_holds_what_the_packages_and_the_workspace_ask_for():
     for file in (REPOSITORY / "packages").glob("*/pyproject.toml"):
         wanted += tomllib.loads(file.read_text(encoding="utf-8"))["project"]["dependencies"]
     names = {found[0].lower() for line in wanted if (found := re.match(r"[A-Za-z][A-Za-z0-9-]*", line))}
-    assert names - {"pcbf-core"} <= set(locked()), "run `make lock`"
+    assert names - set(PACKAGES) <= set(locked()), "run `make lock`"
 
 
 def test_pre_commit_runs_the_linters_of_the_environment():

@@ -10,24 +10,41 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from pcbf_analysis import artefacts
-from pcbf_analysis.control import ablation_jobs, control_jobs, load_plan, load_sheets, train_job
-from pcbf_analysis.progress import RunLog
-from pcbf_analysis.provenance import faults, read_manifest, record_names
-from pcbf_analysis.publish import RECORD_FOLDERS
-from pcbf_analysis.settings import ENVIRONMENTS, METHODS, SCALES, load_scale
+from pcbf_experiments.campaign.compare import MACHINE_DEPENDENT
+from pcbf_experiments.campaign.manifest import faults, read_manifest, record_names
+from pcbf_experiments.campaign.plan import ablation_jobs, control_jobs, load_plan, train_job
+from pcbf_experiments.campaign.settings import SCALES, load_scale
+from pcbf_experiments.campaign.watch import RunLog
+from pcbf_records import layout
+from pcbf_records.layout import JobFiles
+from pcbf_records.runs import load_evaluations, load_run, save_evaluations, save_run
+from pcbf_records.sheets import load_sheets
+from pcbf_records.toy import PROCESSES, TOY_METHODS, W1_COLUMNS
 
 from .conftest import REPOSITORY, copy_pipeline, let_smoke_be_published, read_rows
 
-FIGURE_RULES = [f"figures_{name}" for name in ("residual", "flows", "distances", "control", "ablations", "pictures")]
-TABLE_RULES = [f"tables_{name}" for name in ("toy", "control", "comparison", "ablations")]
+FIGURE_RULES = [f"figures_{name}" for name in ("residual", "flows", "distances", "control", "pictures")]
+TABLE_RULES = [f"tables_{name}" for name in ("toy", "control", "comparison")]
 ARTEFACT_RULES = [*FIGURE_RULES, *TABLE_RULES, "claims", "report"]
+OF_CONTROL = ["collect", "figures_control", *TABLE_RULES[1:], "claims", "manifest", "report", "all"]
+    "collect",
+    "figures_control",
+    "tables_control",
+    "tables_comparison",
+    "claims",
+    "manifest",
+    "report",
+    "all",
+]
 TASK = "cube-single-play-singletask-task1-v0"
+SMOKE = Path(layout.scale_folder("smoke"))
 Plan = Callable[..., dict[str, int]]
 
 
@@ -36,11 +53,13 @@ def everything(scale: str) -> dict[str, int]:
     settings, sheets = load_scale(REPOSITORY / f"config/scales/{scale}.yaml"), load_sheets(REPOSITORY)
     train, ablate = control_jobs(settings, sheets), ablation_jobs(settings, sheets)
     datasets = {sheets.tasks[job.task].dataset for job in [*train, *ablate]}
-    once = ["toy_collect", "theory", "render", "manifest", "all", *ARTEFACT_RULES]
+    once = ["toy_collect", "theory", "collect", "render", "manifest", "all", *ARTEFACT_RULES]
     return {
-        "toy": len(ENVIRONMENTS) * len(METHODS),
+        "toy": len(PROCESSES) * len(TOY_METHODS),
         "train": len(train),
+        "evaluate": len(train),
         "ablate": len(ablate),
+        "evaluate_ablation": len(ablate),
         "fetch_data" if settings["control"]["data"] is None else "make_data": len(datasets),
         **dict.fromkeys(once, 1),
     }
@@ -53,13 +72,18 @@ def plan(run_module) -> Plan:
     def counts(folder: Path, *arguments: str) -> dict[str, int]:
         done = run_module(folder, "snakemake", *arguments, "--dry-run")
         assert done.returncode == 0, done.stderr
-        run = RunLog()
-        for line in (done.stdout + done.stderr).splitlines():
-            run.feed(line)
-        assert run.nothing_to_do == (not run.planned)
-        return dict(run.planned)
+        return planned(done)
 
     return counts
+
+
+def planned(done: subprocess.CompletedProcess[str]) -> dict[str, int]:
+    """The jobs per rule that Snakemake has said it plans."""
+    run = RunLog()
+    for line in (done.stdout + done.stderr).splitlines():
+        run.feed(line)
+    assert run.nothing_to_do == (not run.planned)
+    return dict(run.planned)
 
 
 def config_of(scale: str, **sections: dict) -> list[str]:
@@ -76,7 +100,7 @@ def test_every_scale_is_the_same_dag(checkout, plan, scale):
 
 def test_the_paper_scale_has_the_papers_runs():
     plan = load_plan(REPOSITORY, {"scale": "paper"})
-    runs = Counter(plan.sheets.tasks[job.task].kind == "pixel" for job in plan.control("paper") for _ in job.seeds)
+    runs = Counter(plan.sheets.tasks[job.task].is_pixel for job in plan.control("paper") for _ in job.seeds)
     assert runs == {False: 28 * 7 * 8, True: 10 * 5 * 4}
     assert plan.describe().startswith("scale paper: control suite 1768 runs in 442 jobs")
 
@@ -85,7 +109,15 @@ def test_a_domain_or_method_can_be_asked_for_by_name(checkout, plan):
     jobs = plan(checkout, "runs", "--config", "scale=paper", "domains=scene-play", "methods=[pcbf, iql]")
     groups = 8 // load_scale(REPOSITORY / "config/scales/paper.yaml")["control"]["seeds_per_job"]
     weights = len(load_scale(REPOSITORY / "config/scales/paper.yaml")["control"]["ablations"]["control_weights"])
-    assert jobs == {"train": 5 * 2 * groups, "ablate": weights * groups, "fetch_data": 1, "runs": 1}
+    train, ablate = 5 * 2 * groups, weights * groups
+    assert jobs == {
+        "train": train,
+        "evaluate": train,
+        "ablate": ablate,
+        "evaluate_ablation": ablate,
+        "fetch_data": 1,
+        "runs": 1,
+    }
 
 
 def test_an_unknown_name_gets_a_suggestion(checkout, run_module):
@@ -96,8 +128,9 @@ def test_an_unknown_name_gets_a_suggestion(checkout, run_module):
 
 
 def test_any_setting_can_be_changed_by_the_name_of_a_target(checkout, plan):
-    receipt = f"results/smoke/ablations/action_reuse=1/receipts/{TASK}/pcbf/seeds0-1-2.json"
-    assert plan(checkout, receipt) == {"ablate": 1, "make_data": 1}
+    files = JobFiles.of_seeds(SMOKE / layout.ablation("action_reuse=1"), TASK, "pcbf", (0, 1, 2))
+    assert plan(checkout, str(files.receipt)) == {"ablate": 1, "make_data": 1}
+    assert plan(checkout, str(files.evaluation_receipt)) == {"ablate": 1, "evaluate_ablation": 1, "make_data": 1}
     settings, sheets = load_scale(REPOSITORY / "config/scales/laptop.yaml"), load_sheets(REPOSITORY)
     ours, changed = (train_job(settings, sheets, TASK, "pcbf", change) for change in (None, "action_reuse=1"))
     assert changed == {**ours, "method": {**ours["method"], "action_reuse": 1}}
@@ -105,7 +138,8 @@ def test_any_setting_can_be_changed_by_the_name_of_a_target(checkout, plan):
 
 def test_one_table_of_the_control_suite_asks_for_runs_and_no_toys(checkout, plan):
     jobs = plan(checkout, "results/smoke/tables/aggregated.csv")
-    assert jobs == {"make_data": 1, "train": everything("smoke")["train"], "tables_control": 1}
+    wanted = ("make_data", "train", "evaluate", "ablate", "evaluate_ablation", "collect", "tables_control")
+    assert jobs == {rule: everything("smoke")[rule] for rule in wanted}
 
 
 def test_the_laptop_scale_is_the_default(checkout, run_module):
@@ -136,8 +170,8 @@ def test_every_artefact_is_made_once_and_after_the_records_it_reads(checkout, ru
 
 def made_by(name: str) -> str:
     """How the path of the declared file begins that stands for a record, or for a folder of them."""
-    folder = {"runs": "receipts", "cost": "receipts", "renders": "renders"}.get(name.partition("/")[0], name)
-    return f"results/smoke/{folder}"
+    declared = {"cost": layout.CONTROL_EVALUATIONS, "renders": layout.RENDERED}
+    return f"results/smoke/{declared.get(name.partition('/')[0], name)}"
 
 
 def test_snakemakes_own_lint_is_content(checkout, run_module):
@@ -200,7 +234,7 @@ def run_smoke(root: Path, run_module) -> None:
     git(root, "init", "--quiet")
     commit(root, "pipeline")
     command = ["--", "snakemake", "--cores", "2", "--config", "scale=smoke"]
-    done = run_module(root, "pcbf_analysis.progress", *command)
+    done = run_module(root, "pcbf_experiments.campaign.watch", *command)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"all {sum(everything('smoke').values())} jobs done" in done.stdout
 
@@ -221,6 +255,24 @@ def smoke_copy(smoke, tmp_path) -> Path:
     return Path(shutil.copytree(smoke, tmp_path / "checkout", symlinks=True))
 
 
+def of_method(results: Path, method: str) -> JobFiles:
+    """The files of a training job of the smoke scale."""
+    return JobFiles.of_seeds(results, TASK, method, (0, 1))
+
+
+def trained_files(results: Path) -> dict[Path, bytes]:
+    """What training leaves besides records: metrics, checkpoints and snapshots."""
+    found = [path for name in ("metrics", "checkpoints", "snapshots") for path in results.rglob(f"{name}/**/*.*")]
+    return {path.relative_to(results): path.read_bytes() for path in found}
+
+
+def scores(results: Path) -> dict[Path, list[tuple[float, ...]]]:
+    """The scores of all episodes of all evaluations, by file."""
+    folders = [results, *layout.ablation_folders(results)]
+    found = [path for folder in folders for path in layout.evaluation_files(folder)]
+    return {path.relative_to(results): [e.scores for e in load_evaluations(path).evaluations] for path in found}
+
+
 @pytest.mark.slow
 class TestSmoke:
     def test_everything_is_there(self, smoke):
@@ -236,14 +288,14 @@ class TestSmoke:
 
     def test_the_distances_cover_every_run(self, smoke):
         toy = load_scale(smoke / "config/scales/smoke.yaml")["toy"]
-        rows = read_rows(smoke / "results/smoke/toy/w1.csv")
-        assert list(rows[0]) == ["env", "state", "method", "coefficient", "seed", "w1"]
+        rows = read_rows(smoke / SMOKE / layout.TOY_W1)
+        assert list(rows[0]) == list(W1_COLUMNS)
         assert all(float(row["w1"]) >= 0 for row in rows)
         found = [row for row in rows if (row["env"], row["method"]) == ("bernoulli", "value_flows")]
         assert len(found) == toy["num_seeds"] * len(toy["dcfm_weights"])
 
     def test_a_second_run_does_nothing(self, smoke_copy, run_module):
-        done = run_module(smoke_copy, "pcbf_analysis.progress", "--", "snakemake", "--config", "scale=smoke")
+        done = run_module(smoke_copy, "pcbf_experiments.campaign.watch", "--", "snakemake", "--config", "scale=smoke")
         assert done.returncode == 0
         assert "nothing to do" in done.stdout
 
@@ -255,7 +307,7 @@ class TestSmoke:
 
     def test_other_dcfm_weights_train_value_flows_only(self, smoke_copy, plan):
         jobs = plan(smoke_copy, *config_of("smoke", toy={"dcfm_weights": [0.0, 1.0]}))
-        assert jobs["toy"] == len(ENVIRONMENTS)
+        assert jobs["toy"] == len(PROCESSES)
         assert "theory" not in jobs
 
     def test_another_theory_seed_trains_nothing(self, smoke_copy, plan):
@@ -269,7 +321,7 @@ class TestSmoke:
         version = yaml.safe_load(text.partition("TOY_VERSION = ")[2].partition("\n")[0])
         changed = {**version, "pcbf-independent": version["pcbf-independent"] + 1}
         rules.write_text(text.replace(json.dumps(version), json.dumps(changed)), encoding="utf-8")
-        assert plan(smoke_copy, *config_of("smoke"))["toy"] == len(ENVIRONMENTS)
+        assert plan(smoke_copy, *config_of("smoke"))["toy"] == len(PROCESSES)
 
     def test_a_change_of_the_analysis_code_draws_again_and_trains_nothing(self, smoke_copy, plan):
         with (smoke_copy / "packages/pcbf-analysis/src/pcbf_analysis/theme.py").open("a", encoding="utf-8") as file:
@@ -280,15 +332,69 @@ class TestSmoke:
     @pytest.mark.parametrize(
         ("name", "rule"),
         [
-            ("toy/runs/chain/pcbf.npz", "toy"),
-            ("theory/checks.csv", "theory"),
-            ("toy/w1.csv", "toy_collect"),
-            (f"receipts/{TASK}/iql/seeds0-1.json", "train"),
+            (layout.toy_run("chain", "pcbf"), "toy"),
+            (layout.THEORY_CHECKS, "theory"),
+            (layout.TOY_W1, "toy_collect"),
+            (layout.CONTROL_EVALUATIONS, "collect"),
+            (of_method(Path(), "iql").receipt, "train"),
+            (of_method(Path(), "iql").evaluation_receipt, "evaluate"),
+            (of_method(Path(), "iql").record(0), "train"),
+            (of_method(Path(), "iql").evaluations(1), "evaluate"),
         ],
+        ids=str,
     )
     def test_a_lost_record_is_made_again(self, smoke_copy, plan, name, rule):
-        (smoke_copy / "results/smoke" / name).unlink()
+        (smoke_copy / SMOKE / name).unlink()
         assert plan(smoke_copy, *config_of("smoke"))[rule] == 1
+
+    @pytest.mark.parametrize("changed", [{"num_episodes": 2}, {"success_timing": "post"}])
+    def test_another_way_to_judge_plays_again_and_trains_nothing(self, smoke_copy, plan, changed):
+        jobs = plan(smoke_copy, *config_of("smoke", control={"run": {"evaluation": changed}}))
+        again = {rule: everything("smoke")[rule] for rule in ("evaluate", "evaluate_ablation", *OF_CONTROL)}
+        assert jobs == again
+
+    def test_records_that_are_lost_or_edited_are_made_again_from_checkpoints_and_snapshots(
+        self, smoke, smoke_copy, run_module
+    ):
+        """Four faults, each in a job of its own, which the same command mends; the dry run names and plans them."""
+        results = smoke_copy / SMOKE
+        lost_run, lost_judged = of_method(results, "iql").record(0), of_method(results, "pcbf").evaluations(1)
+        edited_run = of_method(results, "random").record(1)
+        edited_judged = of_method(results / layout.ablation("control_weight=0.5"), "pcbf").evaluations(0)
+        lost_run.unlink()
+        lost_judged.unlink()
+        save_run(edited_run, replace(load_run(edited_run), steps=21))
+        judged = load_evaluations(edited_judged)
+        save_evaluations(edited_judged, judged.added(replace(judged.evaluations[-1], scores=(77.0,))))
+        before = trained_files(results)
+
+        dry = run_module(smoke_copy, "snakemake", *config_of("smoke"), "--dry-run")
+        for path, fault in (
+            (lost_run, "is missing"),
+            (lost_judged, "is missing"),
+            (edited_run, "has changed since it was made"),
+            (edited_judged, "has changed since it was made"),
+        ):
+            assert f"{path.relative_to(smoke_copy)} {fault}; its job runs again" in dry.stdout + dry.stderr
+        jobs = {"train": 2, "evaluate": 3, "evaluate_ablation": 1, **dict.fromkeys(OF_CONTROL, 1)}
+        assert planned(dry) == jobs
+        assert trained_files(results) == before
+        assert edited_run.exists() and of_method(results, "iql").receipt.exists()  # a dry run leaves all as it is
+
+        done = run_module(smoke_copy, "snakemake", "--cores", "2", *config_of("smoke"))
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert planned(done) == jobs
+        for method in ("iql", "random"):
+            assert "resuming from step 20" in of_method(results, method).log("train").read_text(encoding="utf-8")
+        assert trained_files(results) == before
+        assert scores(results) == scores(smoke / SMOKE)
+        made = {path.name: path.read_bytes() for path in (results / "tables").iterdir()}
+        undisturbed = {path.name: path.read_bytes() for path in (smoke / SMOKE / "tables").iterdir()}
+        depends_on_time = {name for name in made if Path(name).stem in MACHINE_DEPENDENT}
+        assert {n: made[n] for n in made if n not in depends_on_time} == {
+            n: undisturbed[n] for n in undisturbed if n not in depends_on_time
+        }
+        assert planned(run_module(smoke_copy, "snakemake", *config_of("smoke"), "--dry-run")) == {}
 
     def test_new_dates_of_data_and_all_else_train_nothing(self, smoke_copy, plan):
         """What `git clone` and `dvc pull` do: every file is there, its date is any, Snakemake's memory is gone."""
@@ -296,14 +402,14 @@ class TestSmoke:
         for path in (smoke_copy / "data").rglob("*"):
             os.utime(path, (2e9, 2e9))  # newer than every record
         jobs = plan(smoke_copy, *config_of("smoke"))
-        assert not {"train", "ablate", "make_data", "toy"} & set(jobs)
+        assert not {"train", "ablate", "evaluate", "evaluate_ablation", "make_data", "toy"} & set(jobs)
 
     def test_a_new_version_of_a_control_method_trains_its_runs_only(self, smoke_copy, plan):
         sheet = smoke_copy / "config/methods.tsv"
         text = sheet.read_text(encoding="utf-8")
         sheet.write_text(text.replace("iql\tIQL\t1\t1", "iql\tIQL\t1\t2"), encoding="utf-8")
         jobs = plan(smoke_copy, *config_of("smoke"))
-        assert jobs["train"] == 1
+        assert jobs["train"] == jobs["evaluate"] == 1
         assert not {"ablate", "toy", "make_data"} & set(jobs)
 
     def test_other_settings_of_a_control_method_train_its_runs_only(self, smoke_copy, plan):
@@ -313,7 +419,7 @@ class TestSmoke:
 
     def test_publishing_and_rebuilding_from_what_is_published(self, smoke_copy, run_module, tmp_path):
         """Publish, let DVC make the artefacts, and have a fresh clone find and remake the very same bytes."""
-        done = run_module(smoke_copy, "pcbf_analysis.publish", "smoke")
+        done = run_module(smoke_copy, "pcbf_experiments.campaign.publish", "smoke")
         assert done.returncode == 0, done.stderr
         repro = run_module(smoke_copy, "dvc", "repro")
         assert repro.returncode == 0, repro.stdout + repro.stderr
@@ -368,13 +474,18 @@ def test_records_of_a_scale_are_named_once(scale):
     plan = load_plan(REPOSITORY, {"scale": scale})
     names = record_names(plan.settings[scale], plan.sheets)
     num_runs = sum(len(job.seeds) for job in [*plan.control(scale), *plan.ablations(scale)])
-    assert len(names) == len(set(names)) == 12 + num_runs
+    assert (
+        len(names) == len(set(names)) == 12 + 2 + 2 * num_runs
+    )  # toys and theory; the collected table; run, evaluations
 
 
 def test_every_kind_of_record_is_published_and_read_by_a_stage():
     stages = yaml.safe_load((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
     read = {name for stage in stages.values() for name in stage["deps"]}
-    assert {f"results/published/${{item.scale}}/{folder}" for folder in RECORD_FOLDERS} <= read
+    collected = {"runs", "evaluations"}  # into the table in control/, which stages read instead
+    for folder in {*layout.RECORD_FOLDERS} - collected:
+        assert f"results/published/${{item.scale}}/{folder}" in read
+    assert {Path(layout.CONTROL_EVALUATIONS).parts[0], *collected} <= set(layout.RECORD_FOLDERS)
 
 
 @pytest.mark.parametrize("folder", ["data", "results"])
