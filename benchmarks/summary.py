@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from pcbf_core.files import atomic_write
+from pcbf_records.files import atomic_write, write_text
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
@@ -22,17 +22,16 @@ def write_summary(folder: Path, groups: Mapping[str, Rows], peak: float) -> None
     folder.mkdir(parents=True, exist_ok=True)
     facts = {**machine(), "matmul_peak_gflops": round(peak, 1)}
     for name, rows in groups.items():
-        _write(folder / f"{name}.csv", pd.DataFrame(rows).to_csv(index=False, float_format="%.4g", lineterminator="\n"))
-        _write(folder / f"{name}.json", json.dumps({"machine": facts, "rows": rows}, indent=1, sort_keys=True) + "\n")
+        write_text(
+            folder / f"{name}.csv", pd.DataFrame(rows).to_csv(index=False, float_format="%.4g", lineterminator="\n")
+        )
+        write_text(
+            folder / f"{name}.json", json.dumps({"machine": facts, "rows": rows}, indent=1, sort_keys=True) + "\n"
+        )
     known = {path.stem: json.loads(path.read_text())["rows"] for path in folder.glob("*.json")}
-    _write(folder / "targets.md", targets_table(known))
+    write_text(folder / "targets.md", targets_table(known))
     if "scaling" in known:
         draw_scaling(folder, known["scaling"])
-
-
-def _write(path: Path, text: str) -> None:
-    with atomic_write(path) as file:
-        file.write(text)
 
 
 def machine() -> dict[str, Any]:

@@ -13,12 +13,14 @@ from plain import plain_forms
 from pytest_benchmark.fixture import BenchmarkFixture
 from work import SIZES, SPEC, agent_of, best_of_each
 
-from pcbf_baselines.datasets import Scaling, find_task
-from pcbf_baselines.datasets.tasks import Task
-from pcbf_baselines.evaluation import EvaluationSettings, TaskEvaluator, environment_spec
 from pcbf_baselines.registry import make_agent
-from pcbf_baselines.wrappers import make_environment
 from pcbf_core.types import TaskSpec
+from pcbf_experiments.data.scaling import Scaling
+from pcbf_experiments.evaluation import EvaluationSettings, Evaluator
+from pcbf_experiments.simulators import make_simulator
+from pcbf_experiments.suites import suite_of
+from pcbf_experiments.tasks import find_task
+from pcbf_records.sheets import Task
 
 TASK = "cube-single-play-singletask-task1-v0"
 NUM_EPISODES, EPISODE_STEPS = 50, 40
@@ -48,7 +50,7 @@ def test_action_selection(benchmark: BenchmarkFixture, ledger: Any, size: str, n
 
 def play_alone(task: Task) -> Callable[[], None]:
     """As many steps of one simulator, without a policy: what an evaluation on one core cannot do without."""
-    env = make_environment(environment_spec(task, EvaluationSettings(episode_limit=EPISODE_STEPS)))
+    env = make_simulator(suite_of(task).simulator(task, episode_limit=EPISODE_STEPS))
     action = np.zeros(env.action_space.shape or (), np.float32)
 
     def play() -> None:
@@ -69,17 +71,17 @@ def test_evaluation(benchmark: BenchmarkFixture, ledger: Any, method: str) -> No
     agent = make_agent(method, spec, {**SIZES["3x128"]})
     state = jax.jit(agent.init)(jax.random.key(0))
     lengths: dict[str, Any] = {"num_episodes": NUM_EPISODES, "episode_limit": EPISODE_STEPS}
-    together = TaskEvaluator(task, EvaluationSettings(num_slots=25, **lengths), Scaling(), os.cpu_count() or 1)
-    alone = TaskEvaluator(task, EvaluationSettings(num_slots=1, **lengths), Scaling(), 0)
-    try:
-        for evaluator in (together, alone):  # compile, start the simulators
-            evaluator(agent, state, 0)
-        work = {"fast": lambda: together(agent, state, 0).returns, "plain": lambda: alone(agent, state, 0).returns}
+    with (
+        Evaluator(task, EvaluationSettings(num_slots=25, **lengths), os.cpu_count() or 1) as together,
+        Evaluator(task, EvaluationSettings(num_slots=1, **lengths)) as alone,
+    ):
+        work: dict[str, Callable[[], Any]] = {
+            "fast": lambda: together(agent, state, Scaling(), step=0).returns,
+            "plain": lambda: alone(agent, state, Scaling(), step=0).returns,
+        }
+        fast, plain = (each() for each in work.values())  # compile, start the simulators
+        np.testing.assert_allclose(fast, plain, atol=1e-3)
         seconds = benchmark.pedantic(lambda: best_of_each({**work, "simulator": play_alone(task)}, rounds=2), rounds=1)
-        np.testing.assert_allclose(together(agent, state, 0).returns, alone(agent, state, 0).returns, atol=1e-3)
-    finally:
-        together.close()
-        alone.close()
     ledger.add(
         "acting",
         work=f"{NUM_EPISODES} episodes of {EPISODE_STEPS} steps, {method}",

@@ -13,7 +13,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 from work import agent_of, best_seconds, dataset
 
-from pcbf_core.checkpoint import restore_checkpoint, save_checkpoint
+from pcbf_experiments.running.checkpoint import restore_checkpoint, save_checkpoint
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent

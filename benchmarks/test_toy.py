@@ -16,11 +16,11 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 from work import best_seconds
 
-from pcbf_analysis.settings import load_scales, toy_job
-from pcbf_baselines.toy import ProcessSource, ToySettings, make_critic
 from pcbf_core.config import config_from
 from pcbf_core.mrp import MRPS
 from pcbf_core.training import init_many, train_chunk
+from pcbf_experiments.campaign.settings import load_scales, toy_job
+from pcbf_experiments.toy import ProcessSource, ToySettings, make_critic
 
 ROOT = Path(__file__).parent.parent
 TITLES = {"pcbf": "PCBF", "value_flows": "Value Flows"}

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcbf_baselines.datasets import download
-from pcbf_baselines.datasets.download import DatasetError, Source, check_file, fetch, receipt_path
+from pcbf_experiments.data import download
+from pcbf_experiments.data.download import DatasetError, Source, check_file, fetch, receipt_path
 
 NAME = "toy-play-v0.npz"
 

@@ -1,4 +1,4 @@
-"""Graphics cards leased by id: disjoint under load, free after a kill, right with and without cards."""
+"""GPUs leased by id: disjoint under load, free after a kill, right with and without one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from pcbf_baselines.lease import LeaseError, acquire, leased_environment, visible_devices
-from pcbf_baselines.locks import LockedError, held
+from pcbf_experiments.campaign.lease import LeaseError, acquire, leased_environment, visible_devices
+from pcbf_records.locks import LockedError, held
 
 from ..waiting import PATIENCE
 
-CARDS = "GPU-a,GPU-b,GPU-c"
+GPUS = "GPU-a,GPU-b,GPU-c"
 HOLD = 'mkdir "$HELD/$CUDA_VISIBLE_DEVICES" || exit 9; sleep 0.05; rmdir "$HELD/$CUDA_VISIBLE_DEVICES"'
 
 
@@ -26,16 +26,16 @@ HOLD = 'mkdir "$HELD/$CUDA_VISIBLE_DEVICES" || exit 9; sleep 0.05; rmdir "$HELD/
 def environment(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "held").mkdir()
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "CUDA", "PCBF"))}
-    return {**clean, "PCBF_GPUS": CARDS, "PCBF_LOCK_DIR": str(tmp_path / "locks"), "HELD": str(tmp_path / "held")}
+    return {**clean, "PCBF_GPUS": GPUS, "PCBF_LOCK_DIR": str(tmp_path / "locks"), "HELD": str(tmp_path / "held")}
 
 
 @pytest.fixture
 def start(environment: dict[str, str]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """A function that starts a command with cards of its own; whatever still runs ends with the test."""
+    """A function that starts a command with GPUs of its own; whatever still runs ends with the test."""
     with ExitStack() as stack:
 
         def run(*command: str, count: int = 1) -> subprocess.Popen[str]:
-            words = [sys.executable, "-m", "pcbf_baselines.lease", str(count), "--", *command]
+            words = [sys.executable, "-m", "pcbf_experiments.campaign.lease", str(count), "--", *command]
             job = subprocess.Popen(words, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             stack.enter_context(job)
             stack.callback(job.kill)
@@ -49,33 +49,33 @@ def first_line(job: subprocess.Popen[str]) -> str:
     return job.stdout.readline().strip()
 
 
-def test_more_jobs_than_cards_never_share_one(start):
+def test_more_jobs_than_gpus_never_share_one(start):
     jobs = [start("sh", "-c", HOLD) for _ in range(12)]
     logs = [job.communicate(timeout=PATIENCE)[1] for job in jobs]
-    assert [job.returncode for job in jobs] == [0] * 12, logs  # 9 if two held the same card
+    assert [job.returncode for job in jobs] == [0] * 12, logs  # 9 if two held the same GPU
     assert all("leased GPU-" in log for log in logs)
 
 
-def test_kills_free_the_card_at_once_and_the_others_stay_disjoint(start):
+def test_kills_free_the_gpu_at_once_and_the_others_stay_disjoint(start):
     tell = f'echo "$CUDA_VISIBLE_DEVICES"; exec sleep {PATIENCE}'
     for _ in range(3):
         holders = [start("sh", "-c", tell) for _ in range(3)]
-        cards = [first_line(job) for job in holders]
-        assert sorted(cards) == CARDS.split(",")
+        gpus = [first_line(job) for job in holders]
+        assert sorted(gpus) == GPUS.split(",")
         waiting = start("sh", "-c", tell)
         holders[1].send_signal(signal.SIGKILL)
-        assert first_line(waiting) == cards[1]
+        assert first_line(waiting) == gpus[1]
         for job in [*holders, waiting]:
             job.kill()
             job.wait(PATIENCE)
 
 
-def test_jobs_of_two_cards_do_not_wait_for_each_other_forever(start):
+def test_jobs_of_two_gpus_do_not_wait_for_each_other_forever(start):
     jobs = [start("true", count=2) for _ in range(5)]
     assert [job.wait(PATIENCE) for job in jobs] == [0] * 5
 
 
-def test_cards_are_shared_if_asked_for_but_idle_ones_come_first(tmp_path):
+def test_gpus_are_shared_if_asked_for_but_idle_ones_come_first(tmp_path):
     leases = [acquire(["a", "b"], 1, 2, tmp_path) for _ in range(4)]
     assert [list(lease) for lease in leases] == [["a"], ["b"], ["a"], ["b"]]
     for lease in leases:
@@ -91,8 +91,8 @@ def test_what_a_job_sees(tmp_path, environment):
     assert see(0, 0) == cpu
     assert see(0, 1, PCBF_ALLOW_CPU="1") == cpu
     with pytest.raises(LeaseError, match="PCBF_ALLOW_CPU=1"):
-        see(0, 1)  # `--resources gpu=0` at a scale that needs a card
-    with pytest.raises(LeaseError, match="4 graphics cards are asked for, 3 are visible"):
+        see(0, 1)  # `--resources gpu=0` at a scale that needs a GPU
+    with pytest.raises(LeaseError, match="4 GPUs are asked for, 3 are visible"):
         see(4, 4)
     assert see(1, 1, SLURM_JOB_ID="7", CUDA_VISIBLE_DEVICES="2") == {}  # Slurm has chosen
     assert see(1, 1) == {"CUDA_VISIBLE_DEVICES": "GPU-a"}
@@ -100,9 +100,9 @@ def test_what_a_job_sees(tmp_path, environment):
     assert shared == {"CUDA_VISIBLE_DEVICES": "GPU-b", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.45"}
 
 
-def test_without_a_driver_there_is_no_card(tmp_path):
+def test_without_a_driver_there_is_no_gpu(tmp_path):
     assert visible_devices({"PATH": str(tmp_path)}) == []
-    with pytest.raises(LeaseError, match="no graphics card is visible"):
+    with pytest.raises(LeaseError, match="no GPU is visible"):
         leased_environment(1, 1, {"PATH": str(tmp_path)}, io.StringIO())
 
 
@@ -110,7 +110,7 @@ def test_without_a_driver_there_is_no_card(tmp_path):
     ("chosen", "expected"),
     [(None, ["GPU-x", "GPU-y"]), ("1", ["GPU-y"]), ("GPU-x", ["GPU-x"]), ("1,0", ["GPU-y", "GPU-x"]), ("", [])],
 )
-def test_cards_hidden_by_the_user_are_not_leased(tmp_path, chosen, expected):
+def test_gpus_hidden_by_the_user_are_not_leased(tmp_path, chosen, expected):
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho '0, GPU-x'\necho '1, GPU-y'\n", encoding="utf-8")
     tool.chmod(0o755)

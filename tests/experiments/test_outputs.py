@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcbf_baselines.evaluation import _write_frames
-from pcbf_baselines.runner import RunError, tensorboard_sink, wandb_sink
+from pcbf_experiments.running.errors import RunError
+from pcbf_experiments.running.sinks import tensorboard_sink, wandb_sink
+from pcbf_experiments.video import _write_frames
 
 from ..waiting import wait_for
 
@@ -20,7 +21,7 @@ ROWS = [(0, 10, {"critic_loss": 2.0, "reward": -1.0}), (0, 20, {"critic_loss": 1
 
 def extra(module: str, name: str):
     """The module of an extra, or a skipped test that says how to get it."""
-    return pytest.importorskip(module, reason=f"needs `pip install pcbf-baselines[{name}]`")
+    return pytest.importorskip(module, reason=f"needs `pip install pcbf-experiments[{name}]`")
 
 
 @pytest.mark.filterwarnings("ignore")  # of protobuf
@@ -86,7 +87,7 @@ def test_an_absent_extra_is_named(module, make, named, tmp_path, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     monkeypatch.delitem(sys.modules, module, raising=False)
-    with pytest.raises(RunError, match=rf"pcbf-baselines\[{named}\]"):
+    with pytest.raises(RunError, match=rf"pcbf-experiments\[{named}\]"):
         make(tmp_path)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pcbf_baselines import renders
+from pcbf_experiments import renders
 
 STATE, PIXEL, HAND = "scene-play-singletask-task2-v0", "visual-cube-double-play-singletask-task1-v0", "door-expert-v1"
 
@@ -23,7 +23,7 @@ class Stage:
     def __init__(self, spec: Any) -> None:
         self.options = dict(spec.options)
         self.size = self.options.get("width", 64)
-        self.observation_space = SimpleNamespace(shape=(64, 64, 3) if "visual" in spec.environment else (40,))
+        self.observation_space = SimpleNamespace(shape=(64, 64, 3) if "visual" in spec.id else (40,))
         self.action_space = SimpleNamespace(shape=(28,))
         self.is_open = True
 
@@ -40,7 +40,7 @@ class Stage:
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renders, "make_environment", Stage)
+    monkeypatch.setattr(renders, "make_simulator", Stage)
 
 
 @pytest.mark.parametrize(("task", "shape"), [(STATE, (32, 64, 3)), (PIXEL, (64, 128, 3)), (HAND, (32, 32, 3))])
@@ -74,7 +74,7 @@ def test_without_opengl_the_remedy_is_told(
     def broken(spec: Any) -> Any:
         raise AttributeError("'NoneType' object has no attribute 'glGetError'")
 
-    monkeypatch.setattr(renders, "make_environment", broken)
+    monkeypatch.setattr(renders, "make_simulator", broken)
     monkeypatch.setenv("MUJOCO_GL", "osmesa")
     assert renders.main([HAND, "--out", str(tmp_path)]) == 1
     told = capsys.readouterr().err

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pcbf_experiments.cli.theory import main
+from pcbf_experiments.cli.theory import TOY_RECORD, main
 from pcbf_experiments.theory import (
     CHECKS,
     TheorySettings,
@@ -23,7 +23,11 @@ from pcbf_experiments.theory import (
     run_checks,
 )
 from pcbf_experiments.theory.measures import in_parts, largest_z_score, order, regression_slope, wasserstein1
+from pcbf_records.layout import THEORY_CHECKS
 from pcbf_records.theory import CHECK_COLUMNS, CheckRow, write_checks
+from pcbf_records.toy import save_toy_record
+
+from ..toys import residual_arrays, toy_arrays
 
 SETTINGS = {"num_samples": 5000, "seed": 3}
 # What the paper's text says, or may be read to say, and what the measurement does not bear out.
@@ -39,28 +43,16 @@ KNOWN_TO_FAIL = {
 }
 
 
-def write_residuals(results: Path, *, shared: float = 0.1, independent: float = 0.5, drop: str | None = None) -> Path:
-    """A toy record with residuals `shared`·t and `independent`, the latter larger for the second of two seeds."""
-    steps = np.array([4, 8, 16, 32])
-    times = np.full((4, 33), np.nan)
-    for index, num_steps in enumerate(steps):
-        times[index, : num_steps + 1] = np.arange(num_steps + 1) / num_steps
-    padding = np.where(np.isnan(times), np.nan, 1.0)
-    arrays = {
-        "residual_steps": steps,
-        "residual_times": times,
-        "residual_shared": np.stack([shared * times] * 2),
-        "residual_independent": np.stack([independent * padding, (independent + 0.2) * padding]),
-    }
-    file = results / "toy" / "runs" / "solitaire" / "pcbf.npz"
-    file.parent.mkdir(parents=True)
-    np.savez(file, allow_pickle=False, **{name: value for name, value in arrays.items() if name != drop})
+def write_residuals(results: Path, *, shared: float = 0.1) -> Path:
+    """A toy record with residuals `shared`·t and 0.5, the latter larger for the second of two seeds."""
+    file = results / TOY_RECORD
+    save_toy_record(file, toy_arrays() | residual_arrays(shared), {})
     return file
 
 
 def run(results: Path, settings: dict[str, int] = SETTINGS) -> list[dict[str, str]]:
     main(["--results", str(results), "--settings", json.dumps(settings)])
-    with (results / "theory" / "checks.csv").open(encoding="utf-8", newline="") as stream:
+    with (results / THEORY_CHECKS).open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
 
 
@@ -208,7 +200,7 @@ def test_same_settings_same_bytes(tmp_path: Path) -> None:
     for name in ("first", "second"):
         write_residuals(tmp_path / name)
         run(tmp_path / name, {"num_samples": 1000, "seed": 1})
-    first, second = ((tmp_path / name / "theory" / "checks.csv").read_bytes() for name in ("first", "second"))
+    first, second = ((tmp_path / name / THEORY_CHECKS).read_bytes() for name in ("first", "second"))
     assert first == second
     assert [file.name for file in (tmp_path / "first" / "theory").iterdir()] == ["checks.csv"]
 
@@ -216,17 +208,20 @@ def test_same_settings_same_bytes(tmp_path: Path) -> None:
 def test_missing_record_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match=r"pcbf\.npz is missing.*`pcbf-toy run solitaire pcbf --settings JSON"):
         run(tmp_path)
-    write_residuals(tmp_path, drop="residual_shared")
-    with pytest.raises(SystemExit, match="has no residual_shared; make it anew with `pcbf-toy run solitaire pcbf"):
+    save_toy_record(tmp_path / TOY_RECORD, toy_arrays(), {})
+    with pytest.raises(SystemExit, match="has no residuals; make it anew with `pcbf-toy run solitaire pcbf"):
         run(tmp_path)
 
 
-def test_a_record_without_the_needed_steps_is_refused(tmp_path: Path) -> None:
+def test_a_record_without_what_is_needed_is_refused(tmp_path: Path) -> None:
     file = write_residuals(tmp_path)
     with np.load(file) as arrays:
-        changed = {**arrays, "residual_steps": np.array([4, 8, 16, 64])}
-    np.savez(file, allow_pickle=False, **changed)
+        whole = dict(arrays)
+    np.savez(file, allow_pickle=False, **{**whole, "residual_steps": np.array([4, 8, 16, 64])})
     with pytest.raises(SystemExit, match="without 32; make it anew with `pcbf-toy run solitaire pcbf"):
+        run(tmp_path)
+    np.savez(file, allow_pickle=False, **{name: array for name, array in whole.items() if name != "residual_shared"})
+    with pytest.raises(SystemExit, match="lacks residual_shared; delete it and run the job again"):
         run(tmp_path)
 
 

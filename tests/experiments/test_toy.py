@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcbf_baselines import toy
-from pcbf_baselines.toy import ToySettings, collect, main, make_record, save_record
 from pcbf_core.mrp import MRPS
+from pcbf_experiments import toy
+from pcbf_experiments.cli.toy import main
+from pcbf_experiments.toy import ToySettings, make_record, metadata
+from pcbf_records.layout import TOY_W1, toy_run
+from pcbf_records.toy import W1_COLUMNS, load_toy_record, save_toy_record
 
 TINY = {
     "coefficients": [0.0, 0.5],
@@ -55,9 +58,21 @@ def test_shapes_and_residuals(solitaire):
 
 
 def test_the_same_settings_give_the_same_bytes(solitaire, tmp_path: Path):
-    save_record(tmp_path / "one.npz", solitaire)
-    save_record(tmp_path / "two.npz", make_record("solitaire", "pcbf", SETTINGS))
+    told = metadata("solitaire", "pcbf", SETTINGS)
+    save_toy_record(tmp_path / "one.npz", solitaire, told)
+    save_toy_record(tmp_path / "two.npz", make_record("solitaire", "pcbf", SETTINGS), told)
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
+
+
+def test_what_a_job_writes_is_what_readers_are_promised(solitaire, tmp_path: Path):
+    path = tmp_path / toy_run("solitaire", "pcbf")
+    save_toy_record(path, solitaire, metadata("solitaire", "pcbf", SETTINGS))
+    record = load_toy_record(path)
+    assert (record.process, record.method) == ("solitaire", "pcbf")
+    assert record.flow is not None and record.residual is not None
+    np.testing.assert_array_equal(record.quantiles, solitaire["quantiles"])
+    np.testing.assert_array_equal(record.residual.shared, solitaire["residual_shared"])
+    assert record.metadata["settings"]["num_steps"] == 4 and record.metadata["method"] == "pcbf"
 
 
 def test_seeds_differ_and_a_run_does_not_depend_on_its_neighbours_in_the_grid(solitaire):
@@ -69,24 +84,24 @@ def test_seeds_differ_and_a_run_does_not_depend_on_its_neighbours_in_the_grid(so
 
 def test_command_writes_record_progress_and_tables(tmp_path: Path):
     for method in ("value_flows", "pcbf-independent"):
-        output = tmp_path / f"toy/runs/bernoulli/{method}.npz"
+        output = tmp_path / toy_run("bernoulli", method)
         progress = tmp_path / "progress.json"
         arguments = ["run", "bernoulli", method, "--settings", json.dumps(TINY), "--output", str(output)]
         main([*arguments, "--progress", str(progress)])
         state = json.loads(progress.read_text())
         assert state["done"] == state["total"] == 2 * 2 * 4
     main(["collect", "--results", str(tmp_path)])
-    with open(tmp_path / "toy/w1.csv") as file:
+    with open(tmp_path / TOY_W1) as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * 2 * 2
-    assert list(rows[0]) == ["env", "state", "method", "coefficient", "seed", "w1"]
+    assert tuple(rows[0]) == W1_COLUMNS
     assert {row["method"] for row in rows} == {"value_flows", "pcbf-independent"}
     assert not list(tmp_path.rglob("*.tmp"))
 
 
 def test_collect_without_records_says_what_to_do(tmp_path: Path):
-    with pytest.raises(FileNotFoundError, match="pcbf-toy run"):
-        collect(tmp_path)
+    with pytest.raises(SystemExit, match="pcbf-toy run"):
+        main(["collect", "--results", str(tmp_path)])
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,9 @@ def parse(made: argparse.ArgumentParser, arguments: Sequence[str] | None) -> arg
     """The options; one that `--job` would silently replace is refused."""
     options = made.parse_args(arguments)
     if options.job is not None:
-        given = [name for name in REPLACED_BY_JOB if getattr(options, name) != made.get_default(name)]
+        made.set_defaults(**dict.fromkeys(REPLACED_BY_JOB))  # so that a default that was spelled out shows too
+        spelled = made.parse_args(arguments)
+        given = [name for name in REPLACED_BY_JOB if getattr(spelled, name) is not None]
         if given:
             names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
             made.error(f"--job holds all settings, so {names} cannot be given beside it; put the values into the job")

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import IO, Literal
 
 from pcbf_experiments.evaluation import Evaluator
-from pcbf_experiments.running.errors import RunError
+from pcbf_experiments.running.errors import RunError, RunStopped
 from pcbf_experiments.running.snapshot import SnapshotError, load_snapshot
-from pcbf_records.canonical import plain
+from pcbf_records.canonical import content_hash, plain
 from pcbf_records.errors import RecordError
 from pcbf_records.files import remove_unfinished, sha256
 from pcbf_records.layout import JobFiles, snapshot_steps
@@ -34,6 +34,11 @@ def judge_snapshot(files: JobFiles, seed: int, step: int, config_hash: str, eval
     snapshot = load_snapshot(path)
     if (snapshot.seed, snapshot.step) != (seed, step):
         raise SnapshotError(f"{path} is of seed {snapshot.seed}, step {snapshot.step}; put it where its name says.")
+    if content_hash(snapshot.config) != config_hash:
+        raise SnapshotError(
+            f"{path} is of another run ({snapshot.method} on {snapshot.task}, other settings or data) than the record "
+            "beside it; train again with --restart, or restore a copy of it."
+        )
     made = evaluator(snapshot.agent, snapshot.state, snapshot.scaling, step=step, snapshot=digest)
     save_evaluations(files.evaluations(seed), record.added(made))
     return made
@@ -72,7 +77,7 @@ def judge_group(
     Args:
       keep: which snapshots stay afterwards: all of them, those that the reported score needs, or none.
       report: told how many evaluations are done.
-      should_stop: asked between evaluations; if it says so, `RunError` is raised.
+      should_stop: asked between evaluations; if it says so, `RunStopped` is raised.
     """
     with held([files.lock(seed, "evaluate") for seed in files.seeds], wait=wait, log=log):
         runs = {seed: load_run(files.record(seed)) for seed in files.seeds}
@@ -81,7 +86,7 @@ def judge_group(
             remove_unfinished(files.evaluations(seed))
             for step in run.snapshot_steps:
                 if should_stop():
-                    raise RunError("evaluation was stopped; rerun to resume, finished evaluations are kept.")
+                    raise RunStopped("evaluation was stopped; rerun to resume, finished evaluations are kept.")
                 _judge_step(files, run, step, evaluator, log)
                 done += 1
                 report(done)

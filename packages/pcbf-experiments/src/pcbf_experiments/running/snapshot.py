@@ -1,11 +1,13 @@
 """Snapshots: what acting and the return law need of a trained agent, in one safetensors file.
 
 A snapshot holds the online parameters and the scaling of observations as tensors, and as JSON in the header the config
-of the run, the task's spec, the seed and the step. It is read without executing anything, and needs no data.
+of the run, the task's spec, the seed, the step and a hash of all of it. It is read without executing anything, and
+needs no data.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -71,7 +73,10 @@ def acting_state(state: LearnerState) -> LearnerState:
 def save_snapshot(
     path: Path | str, state: LearnerState, *, scaling: Scaling, config: Mapping[str, Any], seed: int, step: int
 ) -> None:
-    """Write what acting needs of `state`, one learner's; the same arguments give the same bytes."""
+    """Write what acting needs of `state`, one learner's; the same arguments give the same bytes.
+
+    safetensors writes several metadata in any order, so there is one.
+    """
     leaves = named_leaves(acting_state(state))
     tensors = {name: np.array(leaf, order="C") for name, leaf in leaves.items()}
     tensors |= {name: np.asarray(value) for name, value in statistics(scaling).items()}
@@ -82,6 +87,7 @@ def save_snapshot(
         "step": step,
         "reward_scale": scaling.reward_scale,
     }
+    header["sha256"] = _digest(header, tensors)
     with atomic_write(path, "wb") as file:
         file.write(numpy.save(tensors, metadata={HEADER: canonical_json(header)}))
 
@@ -146,7 +152,18 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         found = header.get("format") if isinstance(header, dict) else type(header).__name__
         raise SnapshotError(f"{path} has format {found!r}, this version reads {FORMAT!r}; train again.")
+    if header.pop("sha256", None) != _digest(header, tensors):
+        raise SnapshotError(f"{path} is corrupt: its content does not match its hash; {remedy}")
     return header, tensors
+
+
+def _digest(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of all that a snapshot says and holds."""
+    digest = hashlib.sha256(canonical_json(header).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {_form(tensor)}".encode())
+        digest.update(tensor.tobytes())
+    return digest.hexdigest()
 
 
 def spec_from(values: Mapping[str, Any]) -> TaskSpec:
