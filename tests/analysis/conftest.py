@@ -2,49 +2,51 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from pcbf_analysis.records import Results
+from pcbf_analysis.results import Results
 from pcbf_core.mrp import MRPS, ReturnLaw
+from pcbf_records import layout
+from pcbf_records.canonical import readable_json
+from pcbf_records.files import write_text
+from pcbf_records.theory import CheckRow, write_checks
+from pcbf_records.toy import PROCESSES, RESIDUAL_STEPS, TOY_METHODS, collect_toys, save_toy_record
+
+from .run_fixtures import REPOSITORY
 
 Values = NDArray[np.float64]
 
-REPOSITORY = Path(__file__).parents[2]
-PAPER = REPOSITORY / "data" / "paper"
-ENVIRONMENTS = ("solitaire", "bernoulli", "chain")
-METHODS = ("pcbf", "pcbf-independent", "value_flows")
 NOISE = np.linspace(-4, 4, 801)  # where transport maps are tabulated
 FLOW_TIMES = np.linspace(0, 1, 21)
-STEPS = np.array([4, 8, 16, 32])
+STEPS = np.array(RESIDUAL_STEPS)
+METADATA = {"settings": {"num_steps": 100, "batch_size": 32}, "versions": {"jax": "0"}, "wall_seconds": 1.5}
 
 
 @cache
-def exact_law(env: str, state: int) -> ReturnLaw:
-    return MRPS[env].return_law(state)
+def exact_law(process: str, state: int) -> ReturnLaw:
+    return MRPS[process].return_law(state)
 
 
 @cache
-def blurred_map(env: str, state: int) -> Values:
+def blurred_map(process: str, state: int) -> Values:
     """The exact map from noise to return, smoothed over the noise."""
-    exact = exact_law(env, state).quantile(stats.norm.cdf(NOISE))
+    exact = exact_law(process, state).quantile(stats.norm.cdf(NOISE))
     kernel = stats.norm.pdf(np.linspace(-3, 3, 31))
     return np.array(np.convolve(np.pad(exact, 15, mode="edge"), kernel / kernel.sum(), mode="valid"), np.float64)
 
 
-def transport_map(env: str, state: int, method: str, coefficient: float, seed: int) -> Values:
+def transport_map(process: str, state: int, method: str, coefficient: float, seed: int) -> Values:
     """A plausible learned map from noise to return: the exact one, blurred, disturbed, and shrunk by dcfm."""
-    law, blurred = exact_law(env, state), blurred_map(env, state)
-    random = np.random.default_rng([seed, state, *(ord(c) for c in env + method), round(1000 * coefficient)])
+    law, blurred = exact_law(process, state), blurred_map(process, state)
+    random = np.random.default_rng([seed, state, *(ord(c) for c in process + method), round(1000 * coefficient)])
     shift, wave = random.normal(0, [0.02, 0.03]) * law.std
     shrink = 0.75 * coefficient if method == "value_flows" else 0.1 * (coefficient - 0.4) ** 2
     shrink += 0.1 if method == "pcbf-independent" else 0.0
@@ -52,15 +54,15 @@ def transport_map(env: str, state: int, method: str, coefficient: float, seed: i
     return np.maximum.accumulate(learned + wave * np.sin(2 * NOISE)) + 1e-3 * law.std * NOISE
 
 
-def flow_arrays(env: str, coefficient: float, num_particles: int) -> dict[str, Any]:
+def flow_arrays(process: str, coefficient: float, num_particles: int) -> dict[str, Any]:
     """Straight paths to the map's values, its density by change of variables, and its velocity field on a grid."""
-    states = MRPS[env].live_states
-    low, high = {"solitaire": (-4, 10), "bernoulli": (-3, 3), "chain": (-5, 25)}[env]
+    states = MRPS[process].live_states
+    low, high = {"solitaire": (-4, 10), "bernoulli": (-3, 3), "chain": (-5, 25)}[process]
     start = stats.norm.ppf((np.arange(num_particles) + 0.5) / num_particles)
     arrow_times, arrow_points = np.linspace(0, 1, 12), np.linspace(low, high, 16)
     paths, values, density, velocity = [], [], [], []
     for state in states:
-        learned = transport_map(env, state, "pcbf", coefficient, 0)
+        learned = transport_map(process, state, "pcbf", coefficient, 0)
         ends = np.interp(start, NOISE, learned)
         paths.append((1 - FLOW_TIMES[:, None]) * start + FLOW_TIMES[:, None] * ends)
         values.append(learned[::4])
@@ -94,133 +96,106 @@ def residual_arrays(num_seeds: int, scale: float = 1.0) -> dict[str, Any]:
     }
 
 
-def toy_record(env: str, method: str, coefficients: Iterable[float], num_seeds: int, num_levels: int) -> dict[str, Any]:
+def toy_record(
+    process: str, method: str, coefficients: Iterable[float], num_seeds: int, num_levels: int
+) -> dict[str, Any]:
     """All arrays of one toy record."""
-    process, coefficients = MRPS[env], np.array(list(coefficients))
+    mrp, coefficients = MRPS[process], np.array(list(coefficients))
     levels = (np.arange(num_levels) + 0.5) / num_levels
     noise = stats.norm.ppf(levels)
     quantiles = np.array(
         [
             [
-                [np.interp(noise, NOISE, transport_map(env, s, method, c, seed)) for s in process.live_states]
+                [np.interp(noise, NOISE, transport_map(process, s, method, c, seed)) for s in mrp.live_states]
                 for seed in range(num_seeds)
             ]
             for c in coefficients
         ]
     )
-    laws = [exact_law(env, s) for s in process.live_states]
+    laws = [exact_law(process, s) for s in mrp.live_states]
     w1 = [
         [[law.wasserstein1(q) for law, q in zip(laws, by_state, strict=True)] for by_state in by_seed]
         for by_seed in quantiles
     ]
-    spread = (1 - 0.6 * coefficients / process.discount)[:, None] * (1 + 0.03 * np.arange(num_seeds)) * laws[0].std
+    spread = (1 - 0.6 * coefficients / mrp.discount)[:, None] * (1 + 0.03 * np.arange(num_seeds)) * laws[0].std
     spread = spread if method == "pcbf" else 1.2 * np.abs(spread) ** 0.9
-    metadata = {"settings": {"num_steps": 100, "batch_size": 32}, "versions": {"jax": "0"}, "wall_seconds": 1.5}
     record: dict[str, Any] = {
         "coefficients": coefficients,
         "seeds": np.arange(num_seeds),
-        "states": np.array(process.live_states),
+        "states": np.array(mrp.live_states),
         "levels": levels,
         "quantiles": np.array(quantiles, np.float32),
         "w1": np.array(w1),
         "loss_history": np.ones((len(coefficients), num_seeds, 10), np.float32),
         "loss_std": spread,
-        "metadata": np.array(json.dumps(metadata)),
     }
     if method == "pcbf":
-        record |= flow_arrays(env, float(coefficients[len(coefficients) // 2]), num_particles=40)
-    if env == "solitaire" and method != "value_flows":
+        record |= flow_arrays(process, float(coefficients[len(coefficients) // 2]), num_particles=40)
+    if process == "solitaire" and method != "value_flows":
         record |= residual_arrays(num_seeds, scale=1.0 if method == "pcbf" else 1.3)
         record["flow_coefficient"] = np.float64(coefficients[len(coefficients) // 2])
     return record
 
 
-def collect(root: Path) -> None:
-    """Write toy/w1.csv and toy/loss_std.csv from the npz records under `root`."""
-    w1, loss_std = [], []
-    for path in sorted((root / "toy" / "runs").glob("*/*.npz")):
-        env, method = path.parent.name, path.stem
-        with np.load(path) as record:
-            for c, coefficient in enumerate(record["coefficients"]):
-                for s, seed in enumerate(record["seeds"]):
-                    loss_std.append((env, method, coefficient, seed, record["loss_std"][c, s]))
-                    w1 += [
-                        (env, state, method, coefficient, seed, record["w1"][c, s, n])
-                        for n, state in enumerate(record["states"])
-                    ]
-    columns = ["env", "state", "method", "coefficient", "seed", "w1"]
-    pd.DataFrame(w1, columns=columns).to_csv(root / "toy" / "w1.csv", index=False)
-    columns = ["env", "method", "coefficient", "seed", "loss_std"]
-    pd.DataFrame(loss_std, columns=columns).to_csv(root / "toy" / "loss_std.csv", index=False)
-
-
 def write_theory(root: Path) -> None:
     """Write theory/checks.csv with two checks that hold and one that fails."""
-    checks = [
-        ("path-endpoint", "Z_1 = R + γX′ at t = 1", "eq:current-path", 1.2e-7, 1e-5, "<=", 9.88e-6, True),
-        ("contraction", "W̄(t) ≤ γ·W & nothing more", "thm:contraction", 0.81, 0.9, "<=", 0.09, True),
-        (
-            "euler-bound",
-            "endpoint error below the bound, 100 % of draws",
-            "prop:euler-lambda",
-            2.0,
-            1.5,
-            "<=",
-            -0.5,
-            False,
-        ),
-    ]
-    columns = ["id", "statement", "label", "measured", "expected", "relation", "margin", "holds"]
-    (root / "theory").mkdir(parents=True, exist_ok=True)
-    pd.DataFrame(checks, columns=columns).to_csv(root / "theory" / "checks.csv", index=False)
+    write_checks(
+        root / layout.THEORY_CHECKS,
+        [
+            CheckRow("path-endpoint", "Z_1 = R + γX′ at t = 1", "eq:current-path", 1.2e-7, 1e-5, "<="),
+            CheckRow("contraction", "W̄(t) ≤ γ·W & nothing more", "thm:contraction", 0.81, 0.9, "<="),
+            CheckRow(
+                "euler-bound", "endpoint error below the bound, 100 % of draws", "prop:euler-lambda", 2.0, 1.5, "<="
+            ),
+        ],
+    )
 
 
 def build_results(
     root: Path,
     *,
-    environments: Iterable[str] = ENVIRONMENTS,
-    methods: Iterable[str] = METHODS,
+    processes: Iterable[str] = PROCESSES,
+    methods: Iterable[str] = TOY_METHODS,
     num_coefficients: int = 3,
     num_seeds: int = 2,
     num_levels: int = 50,
 ) -> Path:
     """`root`, filled with records of the given jobs."""
     methods = tuple(methods)
-    for env in environments:
+    for process in processes:
         for method in methods:
-            top = 1.0 if method == "value_flows" else MRPS[env].discount
-            path = root / "toy" / "runs" / env / f"{method}.npz"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            np.savez(path, **toy_record(env, method, np.linspace(0, top, num_coefficients), num_seeds, num_levels))
-    if (root / "toy" / "runs").exists():
-        collect(root)
+            top = 1.0 if method == "value_flows" else MRPS[process].discount
+            arrays = toy_record(process, method, np.linspace(0, top, num_coefficients), num_seeds, num_levels)
+            save_toy_record(root / layout.toy_run(process, method), arrays, METADATA)
+    if layout.toy_files(root):
+        collect_toys(root)
     write_theory(root)
     manifest = {
         "config_hash": "ab12",
         "code": {"pcbf-core": "0.1.0", "commit": "c0ffee"},
-        "records": {"toy/w1.csv": "5e1f"},
+        "records": {layout.TOY_W1: "5e1f"},
     }
-    (root / "manifest.json").write_text(json.dumps(manifest))
+    write_text(root / layout.MANIFEST, readable_json(manifest))
     return root
 
 
 @pytest.fixture(scope="session")
 def complete(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """A results folder with every toy job; do not write into it."""
-    return Results(build_results(tmp_path_factory.mktemp("complete")), PAPER)
+    return Results(build_results(tmp_path_factory.mktemp("complete")), REPOSITORY)
 
 
 @pytest.fixture(scope="session")
 def partial(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """A results folder with PCBF and its ablation on Solitaire and Bernoulli only; do not write into it."""
     folder = tmp_path_factory.mktemp("partial")
-    return Results(build_results(folder, environments=ENVIRONMENTS[:2], methods=METHODS[:2]), PAPER)
+    return Results(build_results(folder, processes=PROCESSES[:2], methods=TOY_METHODS[:2]), REPOSITORY)
 
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Results:
     """A results folder without any record."""
-    return Results(tmp_path, PAPER)
+    return Results(tmp_path, REPOSITORY)
 
 
 @pytest.fixture
@@ -228,6 +203,6 @@ def build(tmp_path: Path) -> Callable[..., Results]:
     """Builds a results folder of its own for a test that changes records."""
 
     def make(**options: Any) -> Results:
-        return Results(build_results(tmp_path / "results", **options), PAPER)
+        return Results(build_results(tmp_path / "results", **options), REPOSITORY)
 
     return make

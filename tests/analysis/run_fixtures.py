@@ -1,14 +1,20 @@
-"""Small run and cost records in the form that training writes them."""
+"""Small run, evaluation and cost records, written as training and evaluation write them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pcbf_core.records import Evaluation, RunRecord, record_path, save_record
+from pcbf_analysis.results import Results
+from pcbf_records.canonical import readable_json
+from pcbf_records.control import collect_control
+from pcbf_records.files import write_text
+from pcbf_records.layout import JobFiles
+from pcbf_records.runs import Evaluation, EvaluationRecord, RunRecord, Status, save_evaluations, save_run
+from pcbf_records.sheets import load_sheets
 
+REPOSITORY = Path(__file__).parents[2]
 CUBE = "cube-double-play-singletask-task1-v0"
 CUBE_2 = "cube-double-play-singletask-task2-v0"
 PEN = "pen-cloned-v1"
@@ -35,19 +41,19 @@ def write_run(
     *,
     num_final: int = 1,
     source: str = "official",
-    status: Literal["finished", "diverged"] = "finished",
+    status: Status = "finished",
     steps: int = 1000,
     agent: dict[str, Any] | None = None,
 ) -> RunRecord:
-    """The record of a run with these scores, one list per evaluation, saved in its place."""
-    count = len(evaluations)
-    record = RunRecord(
+    """The record of a run with these scores, one list per evaluation, saved in its place beside its evaluations."""
+    at = [steps * (index + 1) // len(evaluations) for index in range(len(evaluations))]
+    run = RunRecord(
         task=task,
         method=method,
         seed=seed,
         status=status,
         steps=steps,
-        evaluations=tuple(evaluation(steps * (i + 1) // count, scores) for i, scores in enumerate(evaluations)),
+        snapshot_steps=tuple(at),
         num_final_evaluations=num_final,
         config={"task": task, "method": method, "run": {"steps": steps}, "agent": agent or {}},
         dataset={"name": task, "source": source},
@@ -55,14 +61,23 @@ def write_run(
         versions={"jax": "0"},
         code={"commit": "c0ffee"},
     )
-    save_record(record_path(results, task, method, seed), record)
-    return record
+    played = tuple(evaluation(step, scores) for step, scores in zip(at, evaluations, strict=True))
+    files = JobFiles.of_seeds(results, task, method, [seed])
+    save_run(files.record(seed), run)
+    save_evaluations(files.evaluations(seed), EvaluationRecord(task, method, seed, run.config_hash, played))
+    return run
 
 
 def write_runs(results: Path, task: str, method: str, scores: Sequence[float], **options: Any) -> None:
     """One run per score, of one evaluation with two episodes that lie 10 below and above it."""
     for seed, score in enumerate(scores):
         write_run(results, task, method, seed, [[score - 10, score + 10]], **options)
+
+
+def collected(root: Path) -> Results:
+    """A results folder with the table of all runs that were written so far."""
+    collect_control(root, load_sheets(REPOSITORY).tasks)
+    return Results(root, REPOSITORY)
 
 
 def write_cost(results: Path, task: str, method: str, **values: Any) -> None:
@@ -72,13 +87,10 @@ def write_cost(results: Path, task: str, method: str, **values: Any) -> None:
         "first_step": 0,
         "steps": 1000,
         "train_seconds": 10.0,
-        "evaluate_seconds": 2.0,
         "steps_per_second": 100.0,
         "peak_host_bytes": 2 * 10**9,
         "peak_device_bytes": None,
         "device": "cpu",
         **values,
     }
-    path = results / "cost" / task / method / "seeds0-1-2.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(cost))
+    write_text(JobFiles.of_seeds(results, task, method, [0, 1, 2]).cost, readable_json(cost))

@@ -16,14 +16,17 @@ import pandas as pd
 import pytest
 import yaml
 
-from pcbf_analysis import claims, cli_artefacts
+from pcbf_analysis import claims, cli
 from pcbf_analysis.claims import TESTS, VERDICTS, Measure, toy, verdicts
 from pcbf_analysis.claims.ledger import measured_text
 from pcbf_analysis.claims.verdicts import FAILS, HOLDS, NEEDS_PAPER, UNDECIDED, Case
-from pcbf_analysis.records import Results
+from pcbf_analysis.results import Results
+from pcbf_core.mrp import MRPS
+from pcbf_records import layout
+from pcbf_records.files import write_text
+from pcbf_records.toy import PROCESSES, load_toy_record, save_toy_record
 
-from .conftest import REPOSITORY
-from .run_fixtures import CUBE, write_cost, write_run, write_runs
+from .run_fixtures import CUBE, REPOSITORY, collected, write_cost, write_run, write_runs
 
 LEDGER = REPOSITORY / "config" / "claims.yaml"
 PAPER_TEXT = REPOSITORY.parent / "shared" / "paper.tex"
@@ -110,11 +113,11 @@ def test_a_trend_must_go_one_way(values: list[list[float]], expected: str) -> No
 # --- verdicts flip when numbers do --------------------------------------------------------------------------------
 
 
-def set_w1(results: Results, method: str, value: Callable[[pd.DataFrame], Any], env: str | None = None) -> None:
+def set_w1(results: Results, method: str, value: Callable[[pd.DataFrame], Any], process: str | None = None) -> None:
     """Replace the W1 of a method by a function of its rows."""
-    path = results.root / "toy" / "w1.csv"
+    path = results.root / layout.TOY_W1
     frame = pd.read_csv(path)
-    rows = (frame["method"] == method) & ((frame["env"] == env) if env else True)
+    rows = (frame["method"] == method) & ((frame["env"] == process) if process else True)
     frame.loc[rows, "w1"] = value(frame[rows])
     frame.to_csv(path, index=False)
 
@@ -152,7 +155,7 @@ def test_value_flows_degradation_follows_w1(toys: Results, sign: int, expected: 
 
 @pytest.mark.parametrize(("sign", "expected"), [(-1, HOLDS), (1, FAILS)])
 def test_loss_deviation_follows_its_records(toys: Results, sign: int, expected: str) -> None:
-    path = toys.root / "toy" / "loss_std.csv"
+    path = toys.root / layout.TOY_LOSS_STD
     frame = pd.read_csv(path)
     frame["loss_std"] = 3 + sign * frame["coefficient"] + 0.001 * frame["seed"]
     frame.to_csv(path, index=False)
@@ -180,11 +183,12 @@ def test_bernoullis_rise_sweet_spot_and_growth_follow_w1(toys: Results) -> None:
     assert verdict(toys, "no-significant-bias") == FAILS
 
 
-def change_record(results: Results, env: str, method: str, **changes: Callable[[np.ndarray], np.ndarray]) -> None:
-    path = results.root / "toy" / "runs" / env / f"{method}.npz"
+def change_record(results: Results, process: str, method: str, **changes: Callable[[np.ndarray], np.ndarray]) -> None:
+    path = results.root / layout.toy_run(process, method)
     with np.load(path) as record:
-        arrays = dict(record)
-    np.savez(path, **{name: changes.get(name, lambda old: old)(array) for name, array in arrays.items()})
+        arrays = {name: record[name] for name in record.files if name != "metadata"}
+    changed = {name: changes.get(name, lambda old: old)(array) for name, array in arrays.items()}
+    save_toy_record(path, changed, load_toy_record(path).metadata)
 
 
 def test_residual_claims_follow_the_records(toys: Results) -> None:
@@ -205,31 +209,25 @@ def test_the_gap_is_discretisation_only_if_it_shrinks_with_steps(toys: Results, 
 
 @pytest.mark.parametrize(("factor", "expected"), [(0.5, HOLDS), (1.5, FAILS)])
 def test_spread_follows_the_learned_quantiles(toys: Results, factor: float, expected: str) -> None:
-    for env in ("solitaire", "bernoulli", "chain"):
-        record = toys.toy(env, "value_flows")
+    for process in PROCESSES:
+        record = toys.toy(process, "value_flows")
         assert record is not None
-        exact = np.stack([claims_law(env, int(state)).quantile(record.levels) for state in record.states])
+        exact = np.stack([MRPS[process].return_law(int(state)).quantile(record.levels) for state in record.states])
         wobble = 1 + 1e-3 * np.arange(len(record.seeds))[:, None, None]
-        change_record(toys, env, "value_flows", quantiles=lambda old, e=exact, w=wobble: 0 * old + factor * e * w)
+        change_record(toys, process, "value_flows", quantiles=lambda old, e=exact, w=wobble: 0 * old + factor * e * w)
     assert verdict(toys, "value-flows-underestimates-spread") == expected
 
 
-def claims_law(env: str, state: int) -> Any:
-    from pcbf_core.mrp import MRPS
-
-    return MRPS[env].return_law(state)
-
-
 def test_theory_claims_follow_the_checks(build: Callable[..., Results]) -> None:
-    results = build(environments=[])
+    results = build(processes=[])
     holds = TESTS["checks_hold"]
     assert holds(results, checks=["path-*", "contraction"]).verdict == HOLDS
     failing = holds(results, checks=["path-*", "euler-*"])
     assert (failing.verdict, failing.measured.value) == (FAILS, 0.5)
     assert "not euler-bound" in failing.note
     assert holds(results, checks=["path-*", "kappa-*"]).verdict == UNDECIDED  # a pattern without checks proves nothing
-    path = results.root / "theory" / "checks.csv"
-    path.write_text(path.read_text().replace("False", "True"))
+    path = results.root / layout.THEORY_CHECKS
+    path.write_text(path.read_text().replace("false", "true"))
     assert holds(results, checks=["path-*", "euler-*"]).verdict == HOLDS
     measured = TESTS["check_measured"]
     assert measured(results, check="contraction", quantity="x", high=0.9).verdict == HOLDS
@@ -258,8 +256,9 @@ def test_rankings_follow_official_runs_only(
         write_runs(empty.root, task, "pcbf", ours, source=source, steps=steps)
         for rival in RIVALS:
             write_runs(empty.root, task, rival, [40.0, 42.0, 44.0], source=source, steps=steps)
-    assert verdict(empty, "best-on-cube-double") == expected
-    assert verdict(empty, "trails-on-scene") == NEEDS_PAPER
+    results = collected(empty.root)
+    assert verdict(results, "best-on-cube-double") == expected
+    assert verdict(results, "trails-on-scene") == NEEDS_PAPER
 
 
 def test_below_another_method_follows_the_runs(empty: Results) -> None:
@@ -267,21 +266,22 @@ def test_below_another_method_follows_the_runs(empty: Results) -> None:
         task = f"scene-play-singletask-task{number}-v0"
         write_runs(empty.root, task, "pcbf", [54.0, 55.0], steps=1_000_000)
         write_runs(empty.root, task, "value_flows", [59.0, 60.0], steps=1_000_000)
-    assert verdict(empty, "trails-on-scene") == HOLDS
+    assert verdict(collected(empty.root), "trails-on-scene") == HOLDS
     for number in range(1, 6):
         write_runs(empty.root, f"scene-play-singletask-task{number}-v0", "pcbf", [80.0, 81.0], steps=1_000_000)
-    assert verdict(empty, "trails-on-scene") == FAILS
+    assert verdict(collected(empty.root), "trails-on-scene") == FAILS
 
 
 @pytest.mark.parametrize(("middle", "expected"), [(60.0, HOLDS), (10.0, FAILS)])
 def test_the_ablation_follows_the_runs(empty: Results, middle: float, expected: str) -> None:
     for weight, score in ((0.0, 30.0), (0.5, middle), (0.99, 30.0)):
-        folder = empty.root / "ablations" / f"control_weight={weight:g}"
+        folder = empty.root / layout.ablation(f"control_weight={weight:g}")
         for task in ("scene-play-singletask-task2-v0", "visual-antmaze-teleport-navigate-singletask-task1-v0"):
             write_runs(folder, task, "pcbf", [score, score + 1, score + 2], steps=1_000_000)
-    assert verdict(empty, "ablation-scene") == expected
-    assert verdict(empty, "ablation-visual-antmaze") == (FAILS if expected == HOLDS else UNDECIDED)
-    assert verdict(empty, "ablation-puzzle") == NEEDS_PAPER
+    results = collected(empty.root)
+    assert verdict(results, "ablation-scene") == expected
+    assert verdict(results, "ablation-visual-antmaze") == (FAILS if expected == HOLDS else UNDECIDED)
+    assert verdict(results, "ablation-puzzle") == NEEDS_PAPER
 
 
 def test_cost_claims_follow_the_measurements_and_the_device(empty: Results) -> None:
@@ -300,19 +300,18 @@ def test_cost_claims_follow_the_measurements_and_the_device(empty: Results) -> N
 
 def test_sizes_of_spaces_follow_the_simulators(empty: Results) -> None:
     assert verdict(empty, "adroit-24-dof") == UNDECIDED
-    (empty.root / "renders").mkdir()
     for expected, others in ((HOLDS, 24), (FAILS, 28)):
         for hand in ("pen", "door", "hammer", "relocate"):
             dims = 24 if hand == "pen" else others
             text = json.dumps({"action_dim": dims, "observation_shape": [45]})
-            (empty.root / "renders" / f"{hand}-expert-v1.json").write_text(text)
+            write_text(empty.root / layout.spaces(f"{hand}-expert-v1"), text)
         assert verdict(empty, "adroit-24-dof") == expected
 
 
 def test_the_time_sampling_follows_the_recorded_settings(empty: Results) -> None:
     for power, expected in ((1.0, FAILS), (2.0, HOLDS)):
         write_run(empty.root, CUBE, "value_flows", 0, [[1.0]], agent={"time_sampling_power": power})
-        assert verdict(empty, "value-flows-time-sampling") == expected
+        assert verdict(collected(empty.root), "value-flows-time-sampling") == expected
 
 
 # --- the ledger ----------------------------------------------------------------------------------------------------
@@ -412,8 +411,8 @@ def test_the_command_writes_the_ledger_the_same_twice(
     shutil.copytree(partial.root, root)
     texts = []
     for _ in range(2):
-        assert cli_artefacts.claims_main(["--results", str(root), "--paper", str(partial.paper)]) == 0
-        texts.append([(root / name).read_bytes() for name in ("claims.csv", "claims.md")])
+        assert cli.claims_main(["--results", str(root), "--root", str(partial.repository)]) == 0
+        texts.append([(root / name).read_bytes() for name in layout.CLAIMS])
     assert texts[0] == texts[1]
     printed = capsys.readouterr().out
     assert all(word in printed for word in VERDICTS)

@@ -13,12 +13,11 @@ import pytest
 from scipy import stats
 
 from pcbf_analysis import artefacts
-from pcbf_analysis.records import Results
+from pcbf_analysis.results import Results
 from pcbf_analysis.statistics import Interval
 from pcbf_analysis.tables.paper_comparison import Comparison, against_one, aggregate_error, comparisons
 
-from .conftest import PAPER
-from .run_fixtures import CUBE, PEN, write_cost, write_runs
+from .run_fixtures import CUBE, PEN, REPOSITORY, collected, write_cost, write_runs
 
 
 def found(results: Results, table: str, row: str, method: str) -> Comparison:
@@ -51,7 +50,7 @@ def test_official_scores_at_the_papers_scale_are_compared(tmp_path: Path) -> Non
     write_runs(root, CUBE, "pcbf", [90, 91, 93, 94])  # printed 92 ± 3
     write_runs(root, CUBE, "value_flows", [60, 61, 62, 63])  # printed 97 ± 1
     write_runs(root, PEN, "iql", [60, 61])  # printed 83 without a ±
-    results = Results(root, PAPER)
+    results = collected(root)
     cell = found(results, "fullogbench_comparison", CUBE, "pcbf")
     assert (cell.ours, cell.paper, cell.num_seeds, cell.verdict) == (92, 92, 4, "consistent")
     welch = stats.ttest_ind_from_stats(92, np.std([90, 91, 93, 94], ddof=1), 4, 92, 3, 8, equal_var=False)
@@ -68,7 +67,7 @@ def test_a_whole_domain_is_compared_by_the_errors_of_its_tasks(tmp_path: Path) -
     means = {1: 92, 2: 74, 3: 81, 4: 22, 5: 84}  # the paper's, of which the mean is 70.6
     for number, mean in means.items():
         write_runs(root, f"cube-double-play-singletask-task{number}-v0", "pcbf", [mean - 1, mean + 1])
-    cell = found(Results(root, PAPER), "aggregated", "cube-double-play", "pcbf")
+    cell = found(collected(root), "aggregated", "cube-double-play", "pcbf")
     assert cell.ours == pytest.approx(70.6)
     assert cell.verdict == "consistent"
     ours = math.sqrt(5 * 2 / 2) / 5  # variance 2 of two seeds in each of five tasks
@@ -88,7 +87,7 @@ def test_a_whole_domain_is_compared_by_the_errors_of_its_tasks(tmp_path: Path) -
 )
 def test_local_data_and_other_scales_are_never_compared(tmp_path: Path, scale: str, source: str, reason: str) -> None:
     write_runs(tmp_path / scale, CUBE, "pcbf", [92, 92], source=source)
-    cell = found(Results(tmp_path / scale, PAPER), "fullogbench_comparison", CUBE, "pcbf")
+    cell = found(collected(tmp_path / scale), "fullogbench_comparison", CUBE, "pcbf")
     assert (cell.verdict, cell.reason) == ("not comparable", reason)
     assert all(math.isnan(value) for value in cell.values()[10:12] if isinstance(value, float))
 
@@ -113,10 +112,10 @@ def test_a_cpu_is_not_an_a100(tmp_path: Path) -> None:
         write_cost(tmp_path / scale, CUBE, "iql", train_seconds=10.0, device=device)
         write_cost(tmp_path / scale, CUBE, "pcbf", train_seconds=25.2, device=device)
     row = "time relative to IQL"
-    ours = found(Results(tmp_path / "laptop", PAPER), "cost", row, "pcbf")
+    ours = found(Results(tmp_path / "laptop", REPOSITORY), "cost", row, "pcbf")
     assert (ours.ours, ours.verdict, ours.reason) == (2.52, "not comparable", "device cpu")
-    assert found(Results(tmp_path / "paper", PAPER), "cost", row, "pcbf").verdict == "consistent"
-    assert found(Results(tmp_path / "paper", PAPER), "cost", row, "fql").verdict == "missing"
+    assert found(Results(tmp_path / "paper", REPOSITORY), "cost", row, "pcbf").verdict == "consistent"
+    assert found(Results(tmp_path / "paper", REPOSITORY), "cost", row, "fql").verdict == "missing"
 
 
 def test_the_csv_has_every_cell_and_the_page_those_we_have(complete: Results) -> None:

@@ -17,15 +17,18 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
-from pcbf_analysis import artefacts, cli_artefacts, theme
+from pcbf_analysis import artefacts, cli, theme
 from pcbf_analysis.figures import common, flow_chain, flowmap_mc, ogbench, pcbf_architecture
-from pcbf_analysis.records import FlowRecord, RecordError, Results, Setting, chosen_coefficient
+from pcbf_analysis.results import Results, Setting, chosen_coefficient
 from pcbf_core.mrp import MRPS
+from pcbf_records.errors import RecordError
+from pcbf_records.layout import ablation, picture
+from pcbf_records.toy import PROCESSES, FlowRecord
 
-from .run_fixtures import CUBE, CUBE_2, PEN, write_run, write_runs
+from .run_fixtures import CUBE, CUBE_2, PEN, collected, write_run, write_runs
 
 LABELS = list(artefacts.FIGURES)
-ALL_SETTINGS = [Setting(env, state) for env, process in MRPS.items() for state in process.live_states]
+ALL_SETTINGS = [Setting(name, state) for name, process in MRPS.items() for state in process.live_states]
 
 
 @pytest.fixture(scope="session")
@@ -37,13 +40,13 @@ def whole(complete: Results, tmp_path_factory: pytest.TempPathFactory) -> Result
         write_runs(root, CUBE, method, [score, score + 10])
     for weight, score in ((0.0, 40.0), (0.4, 60.0), (0.99, 20.0)):
         for task in (CUBE_2, PEN):
-            write_runs(root / "ablations" / f"control_weight={weight:g}", task, "pcbf", [score, score + 10])
+            write_runs(root / ablation(f"control_weight={weight:g}"), task, "pcbf", [score, score + 10])
     for task in ogbench.TASKS:
         is_single = task in ogbench.ADROIT_TASKS.values()
-        picture = Image.fromarray(np.full((20, 20 if is_single else 40, 3), 90, np.uint8))
-        (root / "renders").mkdir(exist_ok=True)
-        picture.save(root / "renders" / f"{task}.png")
-    return Results(root, complete.paper)
+        path = root / picture(task)
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(np.full((20, 20 if is_single else 40, 3), 90, np.uint8)).save(path)
+    return collected(root)
 
 
 def draw(label: str, results: Results) -> Figure:
@@ -68,14 +71,16 @@ def test_mean_and_student_interval_by_hand() -> None:
     assert np.isnan(half[2:]).all()
 
 
-@pytest.mark.parametrize("setting", ALL_SETTINGS, ids=lambda s: f"{s.env}-{s.state}")
+@pytest.mark.parametrize("setting", ALL_SETTINGS, ids=lambda s: f"{s.process}-{s.state}")
 def test_the_exact_histogram_has_mass_one_and_the_exact_cdf_its_corners(setting: Setting) -> None:
     law = setting.law
-    edges, heights = common.exact_histogram(law, *common.RETURN_RANGES[setting.env], **common.CELLS[setting.env])
+    edges, heights = common.exact_histogram(
+        law, *common.RETURN_RANGES[setting.process], **common.CELLS[setting.process]
+    )
     widths = np.diff(edges)
     assert (heights * widths).sum() == pytest.approx(1, abs=1e-9)
-    assert (widths >= common.CELLS[setting.env]["min_width"] - 1e-9).all()
-    values, levels = common.exact_cdf(law, *common.CDF_RANGES[setting.env])
+    assert (widths >= common.CELLS[setting.process]["min_width"] - 1e-9).all()
+    values, levels = common.exact_cdf(law, *common.CDF_RANGES[setting.process])
     assert (np.diff(values) >= 0).all()
     assert (np.diff(levels) >= 0).all()
     assert levels[0] == 0
@@ -165,7 +170,7 @@ def test_panels_without_records_say_so(
 @pytest.mark.parametrize("label", ["toy_cdf_comparison", "cdf_comparison"])
 def test_the_legend_names_the_chosen_coefficients(label: str, complete: Results) -> None:
     w1 = complete.w1()
-    chosen = [chosen_coefficient(w1, env) for env in ("solitaire", "bernoulli", "chain")]
+    chosen = [chosen_coefficient(w1, process) for process in PROCESSES]
     names = ("Solitaire", "Bernoulli", "MC chain")
     parts = [f"{name} {value:.3g}" for name, value in zip(names, chosen, strict=True) if value is not None]
     assert len(parts) == 3
@@ -183,7 +188,7 @@ def test_the_star_marks_the_chosen_coefficient_and_the_dotted_line_the_paper(com
 def test_relative_loss_deviation_starts_at_one(complete: Results) -> None:
     relative = draw("var-reduction", complete).axes[0]
     curves = [np.asarray(line.get_ydata()) for line in relative.lines if line.get_marker() in ("o", "s", "^")]
-    assert len(curves) == 3  # one per environment, with shared noise
+    assert len(curves) == 3  # one per process, with shared noise
     assert all(curve[0] == pytest.approx(1) for curve in curves)
     assert all((np.diff(curve) < 0).all() for curve in curves)  # as the synthetic loss std falls with λ
 
@@ -236,9 +241,9 @@ def test_the_ablation_marks_the_best_weight_and_names_what_is_missing(whole: Res
 
 def test_diverged_and_local_runs_are_named(empty: Results) -> None:
     for seed, status in enumerate(("finished", "diverged")):
-        folder = empty.root / "ablations" / "control_weight=0.5"
+        folder = empty.root / ablation("control_weight=0.5")
         write_run(folder, CUBE, "pcbf", seed, [[40]], source="local", status=status)  # type: ignore[arg-type]
-    axes = draw("ablations", empty).axes[0]
+    axes = draw("ablations", collected(empty.root)).axes[0]
     assert axes.get_title() == "cube-double-play-task1, local"
     assert [text.get_text() for text in axes.texts] == ["1 of 2 runs diverged"]
 
@@ -247,8 +252,9 @@ def test_a_task_without_a_picture_is_named_and_a_broken_picture_refused(empty: R
     figure = draw("ogbench", empty)
     assert len(figure.axes) == 10
     assert all(axes.texts[0].get_text() == "not rendered yet" for axes in figure.axes)
-    (empty.root / "renders").mkdir()
-    (empty.root / ogbench.INPUTS[0]).write_bytes(b"no picture")
+    path = empty.root / ogbench.INPUTS[0]
+    path.parent.mkdir()
+    path.write_bytes(b"no picture")
     with pytest.raises(RecordError, match="is not a png"):
         draw("ogbench", empty)
 
@@ -277,11 +283,11 @@ def test_the_animation_is_small_moves_and_is_the_same_twice(complete: Results, e
 
 
 def test_the_command_lists_figures_and_suggests_the_nearest(empty: Results, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli_artefacts.figure_main(["--list"]) == 0
+    assert cli.figure_main(["--list"]) == 0
     listed = capsys.readouterr().out
     assert all(f"{label}\n" in listed for label in LABELS)
     with pytest.raises(SystemExit):
-        cli_artefacts.figure_main(["var_reduction", "--results", str(empty.root)])
+        cli.figure_main(["var_reduction", "--results", str(empty.root)])
     assert "Did you mean 'var-reduction'?" in capsys.readouterr().err
 
 
@@ -292,8 +298,8 @@ def test_two_builds_in_two_processes_give_the_same_small_files(complete: Results
     builds = []
     for seed, folder in enumerate(folders):
         shutil.copytree(complete.root, folder)
-        command = [sys.executable, "-m", "pcbf_analysis.cli_artefacts", "figure", *labels]
-        command += ["--results", str(folder), "--paper", str(complete.paper)]
+        command = [sys.executable, "-m", "pcbf_analysis.cli", "figure", *labels]
+        command += ["--results", str(folder), "--root", str(complete.repository)]
         # another date and another order of sets: neither may leave a trace
         other = {"PYTHONHASHSEED": str(seed), "SOURCE_DATE_EPOCH": str(1_000_000_000 * (seed + 1))}
         builds.append(subprocess.Popen(command, env=os.environ | other, stdout=subprocess.DEVNULL))

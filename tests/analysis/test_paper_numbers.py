@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
 
-from pcbf_analysis.records import PAPER_COLUMNS, Results
+from pcbf_analysis.results import PAPER_COLUMNS, Results
+from pcbf_records.layout import PAPER_NUMBERS
 
-REPOSITORY = Path(__file__).parents[2]
-PAPER = REPOSITORY / "data" / "paper"
+from .run_fixtures import REPOSITORY
+
+PAPER = REPOSITORY / PAPER_NUMBERS
 SOURCE = REPOSITORY.parent / "shared" / "paper.tex"
 METHODS = {
     "IQN": "iqn",
@@ -34,7 +35,7 @@ def source() -> str:
 
 
 def numbers(name: str) -> pd.DataFrame:
-    return Results(REPOSITORY, PAPER).paper_table(name)
+    return Results(REPOSITORY, REPOSITORY).paper_table(name)
 
 
 def printed_rows(source: str, label: str) -> list[list[str]]:

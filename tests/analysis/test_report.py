@@ -18,10 +18,11 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from pcbf_analysis import artefacts, claims, cli_artefacts, report, tables
-from pcbf_analysis.records import Results
+from pcbf_analysis import artefacts, claims, cli, report, tables
+from pcbf_analysis.results import Results
+from pcbf_records import layout
 
-from .run_fixtures import CUBE, LAPTOP_TASK, write_run
+from .run_fixtures import CUBE, LAPTOP_TASK, collected, write_run
 
 
 def picture(file_format: str, size: tuple[int, int] = (3, 2)) -> bytes:
@@ -69,14 +70,14 @@ def plain(text: str) -> str:
 
 def set_pcbf_w1(results: Results, value: float) -> None:
     """Replace every W1 of PCBF by `value`."""
-    path = results.root / "toy" / "w1.csv"
+    path = results.root / layout.TOY_W1
     frame = pd.read_csv(path)
     frame.loc[frame["method"] == "pcbf", "w1"] = value
     frame.to_csv(path, index=False)
 
 
 def test_the_page_is_well_formed_accessible_and_alone(build: Callable[..., Results]) -> None:
-    results = build(environments=["bernoulli"], num_levels=20)
+    results = build(processes=["bernoulli"], num_levels=20)
     write_pictures(results)
     text = report.render(results)
     page = Page(text)
@@ -124,12 +125,12 @@ def test_the_verdict_on_w1_follows_the_numbers(
 
 
 def test_the_verdict_on_theory_follows_the_checks(build: Callable[..., Results]) -> None:
-    results = build(environments=[])
+    results = build(processes=[])
     text = plain(report.render(results))
     assert "fails Every check of the paper’s theory holds: 2 of 3 hold." in text
     assert "euler-bound: endpoint error below the bound" in text
-    path = results.root / "theory" / "checks.csv"
-    path.write_text(path.read_text().replace("False", "True"))
+    path = results.root / layout.THEORY_CHECKS
+    path.write_text(path.read_text().replace("false", "true"))
     assert "holds Every check of the paper’s theory holds: 3 of 3 hold." in plain(report.render(results))
 
 
@@ -154,8 +155,8 @@ def test_provenance_shows_the_manifest_and_the_runs(complete: Results) -> None:
 
 
 def test_text_from_records_is_escaped(build: Callable[..., Results]) -> None:
-    results = build(environments=[])
-    path = results.root / "theory" / "checks.csv"
+    results = build(processes=[])
+    path = results.root / layout.THEORY_CHECKS
     path.write_text(path.read_text().replace("endpoint error", "<script>alert(1)</script>"))
     text = report.render(results)
     assert "<script>alert" not in text
@@ -165,17 +166,17 @@ def test_text_from_records_is_escaped(build: Callable[..., Results]) -> None:
 def test_the_command_writes_the_same_page_again(
     build: Callable[..., Results], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    results = build(environments=["bernoulli"], num_levels=10)
-    command = ["--results", str(results.root), "--paper", str(results.paper)]
-    path = results.root / "report" / "index.html"
+    results = build(processes=["bernoulli"], num_levels=10)
+    command = ["--results", str(results.root), "--root", str(results.repository)]
+    path = results.root / layout.REPORT
     pages = []
     for _ in range(2):
-        assert cli_artefacts.report_main(command) == 0
+        assert cli.report_main(command) == 0
         pages.append(path.read_bytes())
     assert pages[0] == pages[1]
     assert capsys.readouterr().out.endswith("report/index.html\n")
     with pytest.raises(SystemExit):
-        cli_artefacts.report_main(["--results", str(results.root / "nowhere")])
+        cli.report_main(["--results", str(results.root / "nowhere")])
 
 
 def test_cells_sort_by_value_and_missing_ones_last() -> None:
@@ -198,11 +199,11 @@ def test_claims_stand_on_the_page_with_counts_and_evidence(complete: Results) ->
 
 
 def test_every_run_can_be_looked_at(build: Callable[..., Results]) -> None:
-    results = build(environments=[])
+    results = build(processes=[])
     record = write_run(results.root, CUBE, "pcbf", 0, [[0, 100], [100, 100]], num_final=2, source="local")
     write_run(results.root, CUBE, "pcbf", 1, [[0, 0]], status="diverged")
     write_run(results.root, LAPTOP_TASK, "iql", 0, [[0, 100]], agent={"expectile": 0.9})
-    text = report.render(results)
+    text = report.render(collected(results.root))
     page = plain(text)
     assert "Control runs present: 3." in page
     assert "cube-double-play-task1 : 2 runs, local, official data" in page
@@ -318,8 +319,8 @@ def browse(complete: Results, tmp_path_factory: pytest.TempPathFactory) -> Calla
         pytest.skip("needs Chromium on the PATH to open the page")
     root = tmp_path_factory.mktemp("page") / "results"
     shutil.copytree(complete.root, root)
-    results = Results(root, complete.paper)
     write_run(root, CUBE, "pcbf", 0, [[0, 100], [100, 100]], num_final=2, source="local")
+    results = collected(root)
     write_pictures(results)
     claims.write(results, claims.decide(results), "results")
     page = report.write(results)

@@ -13,13 +13,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pcbf_analysis import artefacts, cli_artefacts, tables
-from pcbf_analysis.records import Results, Setting
+from pcbf_analysis import artefacts, cli, tables
+from pcbf_analysis.results import Results, Setting
 from pcbf_analysis.statistics import Interval
 from pcbf_analysis.tables import Column, Table, control_suite, tex_escape, w1_row
+from pcbf_records.layout import ablation
+from pcbf_records.toy import W1_COLUMNS
 
-from .conftest import PAPER
-from .run_fixtures import CUBE, CUBE_2, write_cost, write_run, write_runs
+from .run_fixtures import CUBE, CUBE_2, REPOSITORY, collected, write_cost, write_run, write_runs
 
 SMALL = Table(
     (Column("id", "Name", is_number=False), Column("x", "Value", digits=2), Column("ok", "Fine", is_number=False)),
@@ -32,9 +33,8 @@ def rendered(label: str, results: Results) -> dict[str, str]:
 
 
 def test_a_row_holds_mean_sample_deviation_seeds_ratio_and_verdict(empty: Results) -> None:
-    columns = ["env", "state", "method", "coefficient", "seed", "w1"]
     values = [("solitaire", 0, "pcbf", 0.5, seed, w1) for seed, w1 in enumerate((0.1, 0.2, 0.3))]
-    w1 = pd.DataFrame(values, columns=columns)
+    w1 = pd.DataFrame(values, columns=list(W1_COLUMNS))
     row = w1_row(Setting("solitaire", 0), "pcbf", 0.5, w1, empty.paper_w1())
     assert row[:4] == ("solitaire", 0, "pcbf", 0.5)
     assert row[4] == pytest.approx(0.2)
@@ -64,7 +64,7 @@ def test_toy_w1_has_five_rows_for_each_setting(complete: Results) -> None:
 def test_one_coefficient_of_pcbf_serves_all_states_of_the_chain(complete: Results) -> None:
     table = tables.toy_w1(complete)
     rows = zip(*(table.column(name) for name in ("env", "method", "coefficient")), strict=True)
-    assert len({value for env, method, value in rows if (env, method) == ("chain", "pcbf")}) == 1
+    assert len({value for process, method, value in rows if (process, method) == ("chain", "pcbf")}) == 1
 
 
 def test_missing_cells_are_shown_as_missing_with_no_seeds(partial: Results) -> None:
@@ -84,9 +84,9 @@ def test_the_sweep_lists_every_recorded_coefficient(complete: Results, partial: 
 
 def test_theory_checks_keep_their_numbers_and_verdicts(complete: Results) -> None:
     frame = pd.read_csv(io.StringIO(rendered("theory_checks", complete)["csv"]))
-    assert frame["id"].tolist() == ["path-endpoint", "contraction", "euler-bound"]
-    assert frame["margin"].tolist() == [9.88e-6, 0.09, -0.5]
-    assert frame["holds"].tolist() == [True, True, False]
+    assert frame["id"].tolist() == ["contraction", "euler-bound", "path-endpoint"]
+    assert frame["margin"].tolist() == [0.09, -0.5, 9.88e-6]
+    assert frame["holds"].tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize("label", list(artefacts.TABLES))
@@ -154,30 +154,30 @@ def test_text_becomes_latex(text: str, latex: str) -> None:
 def test_the_command_writes_all_tables_and_the_same_bytes_again(
     build: Callable[..., Results], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    results = build(environments=["bernoulli"])
-    command = ["all", "--results", str(results.root), "--paper", str(results.paper)]
-    assert cli_artefacts.table_main(command) == 0
+    results = build(processes=["bernoulli"])
+    command = ["all", "--results", str(results.root), "--root", str(results.repository)]
+    assert cli.table_main(command) == 0
     folder = results.root / "tables"
     first = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert set(first) == {f"{label}.{name}" for label in artefacts.TABLES for name in ("csv", "tex", "md")}
     assert capsys.readouterr().out.count("\n") == len(first)
-    cli_artefacts.table_main(command)
+    cli.table_main(command)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == first
 
 
 def test_the_command_lists_labels_and_suggests_the_nearest(empty: Results, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli_artefacts.table_main(["--list"]) == 0
+    assert cli.table_main(["--list"]) == 0
     assert "toy_w1\n    W1 distance" in capsys.readouterr().out
     with pytest.raises(SystemExit) as stop:
-        cli_artefacts.table_main(["toy_wl", "--results", str(empty.root)])
+        cli.table_main(["toy_wl", "--results", str(empty.root)])
     assert stop.value.code == 2
     assert "`label='toy_wl'` is unknown" in (message := capsys.readouterr().err)
     assert "Did you mean 'toy_w1'?" in message
     with pytest.raises(SystemExit):
-        cli_artefacts.table_main(["toy_w1", "--results", str(empty.root / "nowhere")])
+        cli.table_main(["toy_w1", "--results", str(empty.root / "nowhere")])
     assert "is not a folder" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        cli_artefacts.table_main([])
+        cli.table_main([])
     assert "pass a label" in capsys.readouterr().err
 
 
@@ -195,7 +195,7 @@ def two_tasks(tmp_path: Path) -> Results:
     write_runs(root, CUBE, "bc", [10, 20], **options)
     write_run(root, CUBE, "codac", 0, [[0]], status="diverged", **options)
     write_run(root, CUBE, "codac", 1, [[30, 40]], **options)
-    return Results(root, PAPER)
+    return collected(root)
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def paper_scale(tmp_path: Path) -> Results:
     root = tmp_path / "paper"
     write_runs(root, CUBE, "pcbf", [90, 92, 94])
     write_runs(root, CUBE, "value_flows", [60, 70, 80])
-    return Results(root, PAPER)
+    return collected(root)
 
 
 def csv_of(label: str, results: Results) -> Any:
@@ -293,11 +293,11 @@ def test_at_the_papers_scale_all_38_tasks_have_a_row(paper_scale: Results) -> No
 def test_a_changed_setting_stands_beside_the_suites(empty: Results) -> None:
     for seed, score in enumerate([40, 60]):
         write_run(empty.root, CUBE, "pcbf", seed, [[score]], agent={"action_reuse": 8, "control_weight": 0.4})
-        write_run(empty.root / "ablations/action_reuse=1", CUBE, "pcbf", seed, [[score + 20]])
-    write_run(empty.root / "ablations/control_weight=0", CUBE, "pcbf", 0, [[50]])
+        write_run(empty.root / ablation("action_reuse=1"), CUBE, "pcbf", seed, [[score + 20]])
+    write_run(empty.root / ablation("control_weight=0"), CUBE, "pcbf", 0, [[50]])
     write_cost(empty.root, CUBE, "pcbf", train_seconds=10.0)
-    write_cost(empty.root / "ablations/action_reuse=1", CUBE, "pcbf", train_seconds=35.0)
-    frame = csv_of("setting_effects", empty)
+    write_cost(empty.root / ablation("action_reuse=1"), CUBE, "pcbf", train_seconds=35.0)
+    frame = csv_of("setting_effects", collected(empty.root))
     assert frame["setting"].tolist() == ["action_reuse", "control_weight"]
     row = cell_of(frame, setting="action_reuse")
     assert (row["value"], row["suite_value"], row["mean"], row["difference"]) == (1, 8, 70, 20)
@@ -351,7 +351,7 @@ def test_cost_is_relative_to_iql_on_the_same_device(tmp_path: Path) -> None:
     write_cost(root, CUBE_2, "pcbf", train_seconds=5.0)
     write_cost(root, CUBE, "iql", train_seconds=10.0, peak_host_bytes=2 * 10**9)
     write_cost(root, CUBE, "pcbf", train_seconds=25.0, peak_host_bytes=3 * 10**9)
-    results = Results(root, PAPER)
+    results = Results(root, REPOSITORY)
     frame = csv_of("cost", results)
     assert frame["task"].tolist() == [CUBE, CUBE, CUBE_2]  # the paper's task first
     pcbf = cell_of(frame, task=CUBE, method="pcbf")
@@ -360,14 +360,14 @@ def test_cost_is_relative_to_iql_on_the_same_device(tmp_path: Path) -> None:
     assert pd.isna(cell_of(frame, task=CUBE_2)["relative_time"])  # IQL was not measured there
     assert "measured on cpu" in rendered("cost", results)["md"]
     assert "Not the paper's hardware." in rendered("cost", results)["md"]
-    empty = Results(tmp_path, PAPER)
+    empty = Results(tmp_path, REPOSITORY)
     assert "| cube-double-play-task1 | – | PCBF | – | – | 2.5 | – | – | 5.0 |" in rendered("cost", empty)["md"]
 
 
 def test_common_hyperparameters_are_the_papers_and_runs_name_where_they_differ(tmp_path: Path) -> None:
     for method, norm in (("pcbf", True), ("value_flows", True), ("iql", False)):
         write_run(tmp_path, CUBE, method, 0, [[1]], agent={"hidden_sizes": [128, 128], "actor_layer_norm": norm})
-    frame = csv_of("hyperparameters", Results(tmp_path, PAPER)).set_index("name")
+    frame = csv_of("hyperparameters", collected(tmp_path)).set_index("name")
     assert frame["agrees"].all()
     assert len(frame) == 14
     assert frame["runs"]["MLP hidden layer sizes"] == "(128, 128)"
@@ -377,7 +377,7 @@ def test_common_hyperparameters_are_the_papers_and_runs_name_where_they_differ(t
 
 def test_domain_hyperparameters_show_used_and_printed(tmp_path: Path) -> None:
     write_run(tmp_path, CUBE, "pcbf", 0, [[1]], agent={"control_weight": 0.25})
-    results = Results(tmp_path, PAPER)
+    results = collected(tmp_path)
     lines = table_lines(rendered("domain_hyperparameters", results)["md"])
     assert "| cube-double-play | 0.995 | 0.3 | 300 (100) | 0.9 | 0.95 | 300 | 1 | 3 | 0.4 |" in lines
     frame = csv_of("domain_hyperparameters", results)

@@ -55,13 +55,23 @@ _METADATA: dict[str, dict[str, None]] = {
 
 
 @dataclass(frozen=True)
-class FigureArtefact:
-    """A figure: its label, what it shows, the records it reads and the function that draws it."""
+class _Described:
+    """What every artefact has: its label in the paper, what it shows, and the records it reads.
+
+    Attributes:
+      inputs: files and folders, by their names in the results folder.
+    """
 
     label: str
     title: str
     caption: str
-    inputs: tuple[str, ...]  # relative to the results folder
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FigureArtefact(_Described):
+    """A figure and the function that draws it."""
+
     draw: Callable[[Results], Figure]
     formats: ClassVar[tuple[str, ...]] = ("pdf", "png", "svg")
     folder: ClassVar[str] = "figures"
@@ -78,13 +88,9 @@ class FigureArtefact:
 
 
 @dataclass(frozen=True)
-class TableArtefact:
-    """A table: its label, what it lists, the records it reads and the function that computes it."""
+class TableArtefact(_Described):
+    """A table and the function that computes it."""
 
-    label: str
-    title: str
-    caption: str
-    inputs: tuple[str, ...]
     compute: Callable[[Results], Table]
     formats: ClassVar[tuple[str, ...]] = ("csv", "tex", "md")
     folder: ClassVar[str] = "tables"
@@ -102,13 +108,9 @@ class TableArtefact:
 
 
 @dataclass(frozen=True)
-class AnimationArtefact:
-    """A moving picture: its label, what it shows, the records it reads and the function that draws it."""
+class AnimationArtefact(_Described):
+    """A moving picture and the function that draws it."""
 
-    label: str
-    title: str
-    caption: str
-    inputs: tuple[str, ...]
     animate: Callable[[Results], bytes]
     formats: ClassVar[tuple[str, ...]] = ("gif",)
     folder: ClassVar[str] = "figures"

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from pcbf_records import layout
 from pcbf_records.control import EVALUATION_COLUMNS, Configs, load_configs
 from pcbf_records.errors import RecordError
+from pcbf_records.toy import Floats
 
-Floats = NDArray[np.floating]
 ABLATED_SETTING = "control_weight"  # of fig:ablations
 
 

@@ -81,7 +81,7 @@ def render(results: Results) -> str:
         chosen=chosen_coefficients(computed["toy_w1"]),
         tables=[table_view(results, artefacts.TABLES[label], computed[label]) for label in dict.fromkeys(ordered)],
         figures=[figure_view(results, artefact) for artefact in artefacts.of_kind("figure").values()],
-        runs=[run_view(results, env, method) for env in PROCESSES for method in TOY_METHODS],
+        runs=[run_view(results, process, method) for process in PROCESSES for method in TOY_METHODS],
         tasks=task_views(runs),
         num_runs=len(runs),
         datasets=dataset_views(runs),
@@ -110,15 +110,15 @@ def claim_view(results: Results, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def w1_bar(table: Table) -> Bar:
-    """Whether PCBF's mean W1, at one λ per environment, is at or below the paper's in each setting."""
+    """Whether PCBF's mean W1, at one λ per process, is at or below the paper's in each setting."""
     rows = zip(
         *(table.column(name) for name in ("env", "state", "method", "mean", "paper", "at_or_below")), strict=True
     )
     pcbf = [row for row in rows if row[2] == "pcbf"]
-    titles = [Setting(env, state).title for env, state, *_ in pcbf]
+    titles = [Setting(process, state).title for process, state, *_ in pcbf]
     verdicts = [row[-1] for row in pcbf]
     return Bar(
-        name="PCBF’s mean W1 is at or below the paper’s in each of the six settings, with one λ per environment",
+        name="PCBF’s mean W1 is at or below the paper’s in each of the six settings, with one λ per process",
         held=sum(verdict is True for verdict in verdicts),
         decided=sum(verdict is not None for verdict in verdicts),
         total=len(pcbf),
@@ -146,10 +146,10 @@ def theory_bar(table: Table) -> Bar:
 
 
 def chosen_coefficients(table: Table) -> list[tuple[str, str]]:
-    """Environment and the λ that PCBF is reported at, for those that have records."""
+    """Process and the λ that PCBF is reported at, for those that have records."""
     rows = zip(*(table.column(name) for name in ("env", "method", "coefficient")), strict=True)
-    chosen = {env: value for env, method, value in rows if method == "pcbf" and not tables.is_missing(value)}
-    return [(theme.PROCESSES[env].label, theme.number(value)) for env, value in chosen.items()]
+    chosen = {process: value for process, method, value in rows if method == "pcbf" and not tables.is_missing(value)}
+    return [(theme.PROCESSES[process].label, theme.number(value)) for process, value in chosen.items()]
 
 
 def table_view(results: Results, artefact: artefacts.TableArtefact, table: Table) -> dict[str, Any]:
@@ -282,10 +282,10 @@ def dataset_views(runs: Sequence[Run]) -> list[dict[str, Any]]:
     ]
 
 
-def run_view(results: Results, env: str, method: str) -> dict[str, Any]:
+def run_view(results: Results, process: str, method: str) -> dict[str, Any]:
     """What the template shows of one toy job: its coefficients, seeds and metadata, or that it has not run."""
-    record: ToyRecord | None = results.toy(env, method)
-    names = {"env": theme.PROCESSES[env].label, "method": theme.METHODS[method].label}
+    record: ToyRecord | None = results.toy(process, method)
+    names = {"process": theme.PROCESSES[process].label, "method": theme.METHODS[method].label}
     if record is None:
         return {**names, "present": False}
     return {

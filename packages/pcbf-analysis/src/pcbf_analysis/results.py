@@ -68,9 +68,11 @@ def evaluation_settings() -> tuple[Setting, ...]:
     return tuple(Setting(name, state) for name in PROCESSES for state in MRPS[name].evaluation_states)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Results:
     """A results folder (`results/<scale>` or `results/published/<scale>`) of a repository.
+
+    What the tables share is read and computed once for each object; make another one when records have changed.
 
     Attributes:
       root: the results folder.
@@ -257,6 +259,15 @@ def seed_means(w1: pd.DataFrame, process: str, method: str) -> tuple[Floats, Flo
     states = MRPS[process].evaluation_states
     means = [[np.mean([cells.get((c, seed, s), np.nan) for s in states]) for seed in seeds] for c in coefficients]
     return np.array(coefficients), np.array(means).reshape(len(coefficients), len(seeds))
+
+
+def loss_by_seed(loss_std: pd.DataFrame, process: str, method: str) -> tuple[Floats, Floats]:
+    """Coefficients (C,) and the standard deviation of the loss (C, S), nan where a seed has no value."""
+    rows = loss_std[(loss_std["env"] == process) & (loss_std["method"] == method)]
+    if rows.empty:
+        return np.empty(0), np.empty((0, 0))
+    wide = rows.pivot(index="coefficient", columns="seed", values="loss_std").sort_index()
+    return wide.index.to_numpy(dtype=float), wide.to_numpy(dtype=float)
 
 
 def _frame(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> pd.DataFrame:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
-Floats = NDArray[np.floating]
+from pcbf_records.toy import Floats
+
 Statistic = Callable[..., Any]  # of one array per task, with an `axis`
 
 CONFIDENCE = 0.95

@@ -68,19 +68,19 @@ def _gap(gap: float, note: str) -> Decision:
     return Decision(HOLDS if gap < 1e-9 else FAILS, exact(gap), note)
 
 
-def number_of_live_states(results: Results, *, env: str, expected: int) -> Decision:
+def number_of_live_states(results: Results, *, process: str, expected: int) -> Decision:
     """Whether a process has as many states with a return law as the paper draws."""
-    count = len(MRPS[env].live_states)
+    count = len(MRPS[process].live_states)
     return Decision(
         HOLDS if count == expected else FAILS, exact(count), "non-terminal states of the process as defined"
     )
 
 
-def smallest_return(results: Results, *, env: str, state: int, expected: float) -> Decision:
+def smallest_return(results: Results, *, process: str, state: int, expected: float) -> Decision:
     """Whether the smallest return from a state is the expected one."""
-    law = MRPS[env].return_law(state)
+    law = MRPS[process].return_law(state)
     if not isinstance(law, DiscreteLaw):
-        return undecided(f"the law of {env} has no atoms")
+        return undecided(f"the law of {process} has no atoms")
     smallest = float(law.atoms[law.weights > 0].min())
     verdict = HOLDS if math.isclose(smallest, expected, abs_tol=1e-9) else FAILS
     return Decision(verdict, exact(smallest), f"smallest possible return from s = {state}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -31,6 +31,7 @@ from pcbf_analysis.results import (
     Setting,
     chosen_coefficient,
     evaluation_settings,
+    loss_by_seed,
     recorded_w1,
     reported_w1,
     seed_means,
@@ -38,11 +39,11 @@ from pcbf_analysis.results import (
 from pcbf_records.toy import Floats
 
 Direction = Literal["falls", "rises"]
-CHOSEN = "chosen"  # in place of a coefficient: the one with the lowest mean W1 of the environment
+CHOSEN = "chosen"  # in place of a coefficient: the one with the lowest mean W1 of the process
 
 
-def _coefficient(w1: pd.DataFrame, env: str, method: str, coefficient: float | str) -> float | None:
-    return chosen_coefficient(w1, env, method) if coefficient == CHOSEN else float(coefficient)
+def _coefficient(w1: pd.DataFrame, process: str, method: str, coefficient: float | str) -> float | None:
+    return chosen_coefficient(w1, process, method) if coefficient == CHOSEN else float(coefficient)
 
 
 def _name(setting: Setting) -> str:
@@ -68,56 +69,51 @@ def trend(places: Floats, values: Floats, direction: Direction) -> tuple[Verdict
     return (HOLDS if whole == HOLDS and all(step.value <= 0 for step in steps) else UNDECIDED), ratio
 
 
-def w1_trend(results: Results, *, environments: Sequence[str], method: str, direction: Direction) -> Decision:
-    """Whether W1 falls or rises with the coefficient in each environment."""
+def w1_trend(results: Results, *, processes: Sequence[str], method: str, direction: Direction) -> Decision:
+    """Whether W1 falls or rises with the coefficient on each process."""
     w1 = results.w1()
-    return trend_over({env: seed_means(w1, env, method) for env in environments}, direction, "W1")
+    return trend_over({process: seed_means(w1, process, method) for process in processes}, direction, "W1")
 
 
-def loss_std_trend(results: Results, *, environments: Sequence[str], method: str, direction: Direction) -> Decision:
-    """Whether the spread of the loss falls or rises with the coefficient in each environment."""
+def loss_std_trend(results: Results, *, processes: Sequence[str], method: str, direction: Direction) -> Decision:
+    """Whether the spread of the loss falls or rises with the coefficient on each process."""
     frame = results.loss_std()
-    curves = {}
-    for env in environments:
-        rows = frame[(frame["env"] == env) & (frame["method"] == method)]
-        wide = rows.pivot(index="coefficient", columns="seed", values="loss_std").sort_index()
-        curves[env] = (wide.index.to_numpy(dtype=float), wide.to_numpy(dtype=float))
-    return trend_over(curves, direction, "loss std")
+    return trend_over({process: loss_by_seed(frame, process, method) for process in processes}, direction, "loss std")
 
 
 def trend_over(curves: Mapping[str, tuple[Any, Any]], direction: Direction, quantity: str) -> Decision:
-    """The `trend` of each environment's (coefficients, values by coefficient and seed), together."""
+    """The `trend` of each process's (coefficients, values by coefficient and seed), together."""
     cases = []
-    for env, curve in curves.items():
+    for process, curve in curves.items():
         verdict, ratio = trend(*curve, direction)
-        cases.append(Case(env, ratio, verdict))
+        cases.append(Case(process, ratio, verdict))
     worst = "largest" if direction == "falls" else "smallest"
     return over_cases(cases, f"{quantity} at the largest coefficient over that at the smallest", worst=worst)
 
 
-def w1_growth(results: Results, *, environments: Sequence[str], method: str, factor: float) -> Decision:
-    """Whether W1 at the largest coefficient is at most `factor` times that at the smallest, in each environment."""
+def w1_growth(results: Results, *, processes: Sequence[str], method: str, factor: float) -> Decision:
+    """Whether W1 at the largest coefficient is at most `factor` times that at the smallest, on each process."""
     w1 = results.w1()
     cases = []
-    for env in environments:
-        _, values = seed_means(w1, env, method)
+    for process in processes:
+        _, values = seed_means(w1, process, method)
         kept = values[:, np.isfinite(values).all(axis=0)] if len(values) > 1 else np.empty((2, 0))
         measured = student(kept[-1] / kept[0])
-        cases.append(Case(env, measured, within(measured, None, factor)))
+        cases.append(Case(process, measured, within(measured, None, factor)))
     return over_cases(cases, "W1 at the largest coefficient over that at the smallest")
 
 
 def w1_within(
     results: Results,
     *,
-    env: str,
+    process: str,
     method: str,
     coefficients: Sequence[float],
     low: float | None = None,
     high: float | None = None,
 ) -> Decision:
     """Whether W1, as the mean over the evaluation states, lies between bounds at every coefficient in a range."""
-    places, values = seed_means(results.w1(), env, method)
+    places, values = seed_means(results.w1(), process, method)
     first, last = coefficients
     cases = []
     for place, seeds in zip(places, values, strict=True):
@@ -127,9 +123,9 @@ def w1_within(
     return over_cases(cases, "W1 at each coefficient", worst="largest" if high is not None else "smallest")
 
 
-def w1_rises_after(results: Results, *, env: str, method: str, coefficient: float) -> Decision:
+def w1_rises_after(results: Results, *, process: str, method: str, coefficient: float) -> Decision:
     """Whether W1 at the largest coefficient exceeds that at `coefficient`."""
-    places, values = seed_means(results.w1(), env, method)
+    places, values = seed_means(results.w1(), process, method)
     at = np.flatnonzero(np.isclose(places, coefficient, atol=1e-6))
     if not at.size or at[0] == len(places) - 1:
         return undecided()
@@ -137,9 +133,9 @@ def w1_rises_after(results: Results, *, env: str, method: str, coefficient: floa
     return Decision(side(measured), measured, f"W1 at {coefficient:g} minus W1 at {places[-1]:g}")
 
 
-def best_is_moderate(results: Results, *, env: str, method: str = "pcbf") -> Decision:
+def best_is_moderate(results: Results, *, process: str, method: str = "pcbf") -> Decision:
     """Whether the lowest W1 is at a coefficient inside the grid, and below that at its start."""
-    places, values = seed_means(results.w1(), env, method)
+    places, values = seed_means(results.w1(), process, method)
     if len(places) < 3 or not np.isfinite(values).all():
         return undecided()
     best = int(np.argmin(values.mean(axis=1)))
@@ -189,11 +185,11 @@ def near_lowest_w1(results: Results, *, tolerance: float) -> Decision:
 
 
 def w1_below_along(
-    results: Results, *, env: str, first: str, second: str, above: float = -1.0, exceptions: int = 0
+    results: Results, *, process: str, first: str, second: str, above: float = -1.0, exceptions: int = 0
 ) -> Decision:
     """Whether the first method's W1 is below the second's at equal coefficients, between its grid points."""
     w1 = results.w1()
-    (places, ours), (grid, theirs) = seed_means(w1, env, first), seed_means(w1, env, second)
+    (places, ours), (grid, theirs) = seed_means(w1, process, first), seed_means(w1, process, second)
     cases = []
     for value, seeds in zip(grid, theirs, strict=True):
         if places.size and above < value <= places[-1] + 1e-6:
@@ -236,11 +232,11 @@ def _against_paper(
 
 
 def paper_w1_within(
-    results: Results, *, env: str, method: str, coefficient: float, low: float, high: float
+    results: Results, *, process: str, method: str, coefficient: float, low: float, high: float
 ) -> Decision:
     """Whether the paper's own W1 of fig:cdf_comparison, as the mean over states, lies within bounds."""
     paper = results.paper_w1()
-    settings = [setting for setting in evaluation_settings() if setting.process == env]
+    settings = [setting for setting in evaluation_settings() if setting.process == process]
     value = float(np.mean([reported_w1(paper, setting, method, coefficient) for setting in settings]))
     measured = Measure(value, value, value)
     return Decision(within(measured, low, high), measured, "mean over states of the W1 printed in fig:cdf_comparison")
@@ -248,34 +244,48 @@ def paper_w1_within(
 
 def spread_below_exact(results: Results, *, method: str, coefficient: float | str) -> Decision:
     """Whether the learned law has a smaller standard deviation than the exact one in each setting."""
-    w1 = results.w1()
-    cases = []
-    for setting in evaluation_settings():
-        record, value = results.toy(setting.process, method), _coefficient(w1, setting.process, method, coefficient)
-        curves = record.quantile_curves(setting.state, value) if record and value is not None else None
-        measured = Measure(math.nan)
-        if record and curves is not None:
-            measured = student(curves.std(axis=1) / setting.law.quantile(record.levels).std())
-        cases.append(Case(_name(setting), measured, side(measured.minus(1.0))))
-    return over_cases(cases, "learned over exact standard deviation")
+
+    def spread(setting: Setting, levels: Floats, learned: Floats) -> Floats:
+        return learned.std(axis=1) / setting.law.quantile(levels).std()
+
+    return _learned_laws(results, method, coefficient, spread, 1.0, "learned over exact standard deviation")
 
 
 def tail_error_below(
     results: Results, *, method: str, coefficient: float | str, level: float, tolerance: float
 ) -> Decision:
     """Whether quantiles above `level` are off by at most `tolerance` standard deviations on average."""
+
+    def error(setting: Setting, levels: Floats, learned: Floats) -> Floats:
+        tail = levels >= level
+        return np.abs(learned[:, tail] - setting.law.quantile(levels[tail])).mean(axis=1) / setting.law.std
+
+    quantity = f"mean error of quantiles above {level:g}, in standard deviations"
+    return _learned_laws(results, method, coefficient, error, tolerance, quantity)
+
+
+def _learned_laws(
+    results: Results,
+    method: str,
+    coefficient: float | str,
+    measure: Callable[[Setting, Floats, Floats], Floats],
+    bound: float,
+    quantity: str,
+) -> Decision:
+    """Whether what is measured of every seed's learned law is below `bound` in each setting.
+
+    `measure` is given the setting, levels (L,) and the quantiles (S, L) of every seed there, and gives (S,).
+    """
     w1 = results.w1()
     cases = []
     for setting in evaluation_settings():
         record, value = results.toy(setting.process, method), _coefficient(w1, setting.process, method, coefficient)
-        curves = record.quantile_curves(setting.state, value) if record and value is not None else None
+        learned = record.quantile_curves(setting.state, value) if record and value is not None else None
         measured = Measure(math.nan)
-        if record and curves is not None:
-            tail = record.levels >= level
-            errors = np.abs(curves[:, tail] - setting.law.quantile(record.levels[tail])).mean(axis=1)
-            measured = student(errors / setting.law.std)
-        cases.append(Case(_name(setting), measured, side(measured.minus(tolerance))))
-    return over_cases(cases, f"mean error of quantiles above {level:g}, in standard deviations")
+        if record and learned is not None:
+            measured = student(measure(setting, record.levels, learned))
+        cases.append(Case(_name(setting), measured, side(measured.minus(bound))))
+    return over_cases(cases, quantity)
 
 
 def residual_smaller(results: Results, *, independent: str) -> Decision:

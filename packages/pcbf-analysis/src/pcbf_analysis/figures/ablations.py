@@ -12,9 +12,10 @@ from matplotlib.lines import Line2D
 
 from pcbf_analysis import theme
 from pcbf_analysis.control import Run
-from pcbf_analysis.figures.common import Floats, draw_mean, legend_lines, mean_interval
+from pcbf_analysis.figures.common import draw_mean, legend_lines, mean_interval
 from pcbf_analysis.results import Results, short_task
 from pcbf_records.layout import CONTROL_EVALUATIONS
+from pcbf_records.toy import Floats
 
 TITLE = "Score of PCBF against λ"
 CAPTION = (

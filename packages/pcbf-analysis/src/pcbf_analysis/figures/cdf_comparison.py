@@ -21,7 +21,7 @@ CAPTION = (
     "over seeds) against the exact law (wide grey line). Right: W1 distance to the exact law on a logarithmic axis, "
     "mean over seeds with the standard deviation as error bar, one point per seed, the coefficient under the name; "
     "diamonds are the values reported in the paper, which does not state its λ. PCBF is shown at the λ with the lowest "
-    "mean W1 of each environment."
+    "mean W1 of each process."
 )
 SHORT_NAMES = {"pcbf": "PCBF", "value_flows": "VF"}
 DIAMOND: dict[str, Any] = {"markeredgecolor": "black", "markerfacecolor": "white", "markeredgewidth": 0.7}

@@ -15,9 +15,7 @@ from pcbf_analysis import theme
 from pcbf_analysis.results import Results, Setting, chosen_coefficient
 from pcbf_analysis.theme import Style
 from pcbf_core.mrp import MRPS, DiscreteLaw, ReturnLaw
-from pcbf_records.toy import FlowRecord
-
-Floats = NDArray[np.floating]
+from pcbf_records.toy import Floats, FlowRecord
 
 RETURN_RANGES = {"solitaire": (-4.0, 10.0), "bernoulli": (-3.0, 3.0), "chain": (-5.0, 25.0)}  # of the flow maps
 CDF_RANGES = {"solitaire": (-1.0, 10.5), "bernoulli": (-0.5, 2.5), "chain": (-2.0, 22.0)}
@@ -157,7 +155,7 @@ def flow_lines(flow: FlowRecord, index: int, max_particles: int, max_times: int)
 
 @dataclass(frozen=True)
 class Curve:
-    """One method of a CDF figure: its look and its coefficient in each environment that has one."""
+    """One method of a CDF figure: its look and its coefficient on each process that has one."""
 
     method: str
     style: Style
@@ -165,10 +163,10 @@ class Curve:
 
 
 def cdf_curves(results: Results) -> list[Curve]:
-    """PCBF at the chosen λ of each environment, Value Flows at dcfm 0, ½ and 1."""
+    """PCBF at the chosen λ of each process, Value Flows at dcfm 0, ½ and 1."""
     w1 = results.w1()
-    chosen = {env: chosen_coefficient(w1, env) for env in theme.PROCESSES}
-    known = {env: value for env, value in chosen.items() if value is not None}
+    chosen = {process: chosen_coefficient(w1, process) for process in theme.PROCESSES}
+    known = {process: value for process, value in chosen.items() if value is not None}
     flows = theme.VALUE_FLOWS_SHADES.items()
     return [
         Curve("pcbf", theme.METHODS["pcbf"], known),
@@ -201,9 +199,9 @@ def draw_cdfs(axes: Axes, results: Results, setting: Setting, curves: list[Curve
 
 
 def chosen_label(coefficients: dict[str, float]) -> str:
-    """PCBF's legend entry with the λ that was chosen for each environment."""
+    """PCBF's legend entry with the λ that was chosen for each process."""
     short = {"solitaire": "Solitaire", "bernoulli": "Bernoulli", "chain": "MC chain"}
-    parts = [f"{short[env]} {theme.number(value)}" for env, value in coefficients.items()]
+    parts = [f"{short[process]} {theme.number(value)}" for process, value in coefficients.items()]
     return f"PCBF (λ: {', '.join(parts)})" if parts else f"PCBF ({theme.NO_RECORDS})"
 
 

@@ -1,4 +1,4 @@
-"""fig:flowmap_combined: learned flows of the toy environments with end density beside the exact law."""
+"""fig:flowmap_combined: learned flows of the toy processes with end density beside the exact law."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pcbf_analysis.results import Results, Setting
 from pcbf_records.layout import toy_run
 from pcbf_records.toy import FlowRecord
 
-TITLE = "Learned PCBF flows on the toy environments"
+TITLE = "Learned PCBF flows on the toy processes"
 CAPTION = (
     "Particles drawn from N(0, 1) at t = 0 are carried by the learned velocity field (grey arrows) to the return law "
     "at t = 1; colour orders particles by their noise. Beside each flow: the learned density at t = 1 by the change of "
@@ -97,9 +97,9 @@ def draw_arrows(axes: Axes, flow: FlowRecord, index: int) -> None:
     )
 
 
-def draw_density(axes: Axes, flow: FlowRecord, index: int, env: str) -> None:
+def draw_density(axes: Axes, flow: FlowRecord, index: int, process: str) -> None:
     """The learned density at t = 1, lying on its side."""
-    values, density = learned_density(flow, index, *RETURN_RANGES[env])
+    values, density = learned_density(flow, index, *RETURN_RANGES[process])
     colour = theme.METHODS["pcbf"].colour
     axes.fill_betweenx(values, 0, density, color=colour, alpha=0.3, linewidth=0, rasterized=True)
     axes.plot(density, values, color=colour, linewidth=0.8)

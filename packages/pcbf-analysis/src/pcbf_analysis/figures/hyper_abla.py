@@ -1,4 +1,4 @@
-"""fig:hyper_abla: W1 against the coefficient on all three toy environments."""
+"""fig:hyper_abla: W1 against the coefficient on all three toy processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pcbf_analysis.figures import sensitivity
 from pcbf_analysis.results import Results
 from pcbf_records.toy import PROCESSES
 
-TITLE = "Sensitivity to λ and dcfm on the three toy environments"
+TITLE = "Sensitivity to λ and dcfm on the three toy processes"
 CAPTION = sensitivity.CAPTION
 INPUTS = sensitivity.INPUTS
 

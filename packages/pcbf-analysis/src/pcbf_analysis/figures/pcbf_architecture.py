@@ -13,11 +13,11 @@ from matplotlib.lines import Line2D
 from scipy import stats
 
 from pcbf_analysis import theme
-from pcbf_analysis.figures.common import Floats
 from pcbf_analysis.results import Results
 from pcbf_core.mrp import MRPS
 from pcbf_core.paths import current_point, successor_point, uncorrected_point
 from pcbf_records.layout import toy_run
+from pcbf_records.toy import Floats
 
 TITLE = "Path-coupled Bellman geometry"
 CAPTION = (
@@ -31,7 +31,7 @@ CAPTION = (
     "Bellman's equation ties."
 )
 INPUTS = (toy_run("bernoulli", "pcbf"),)
-ENV = "bernoulli"
+PROCESS = "bernoulli"
 REWARD = 1.0
 TIMES = np.linspace(0, 1, 41)
 SHIFT = 19  # of the particles, to give the uncoupled successor another noise
@@ -43,7 +43,7 @@ VALUE_RANGE = (-2.6, 3.1)
 def draw(results: Results) -> Figure:
     """The figure: uncoupled, source-inconsistent and shared noise side by side."""
     figure = Figure(figsize=(theme.DOUBLE_COLUMN, 2.75), layout="constrained")
-    record = results.toy(ENV, "pcbf")
+    record = results.toy(PROCESS, "pcbf")
     flow = record.flow if record else None
     panels = figure.subplots(1, 3, sharey=True)
     for axes, (title, (paths, starts)) in zip(panels, PANELS.items(), strict=True):
@@ -57,7 +57,7 @@ def draw(results: Results) -> Figure:
             draw_pair(axes, current, successor, starts)
             if paths is source_inconsistent:
                 draw_source(axes, 0.0, 1.0, SUCCESSOR)
-                draw_source(axes, REWARD, MRPS[ENV].discount, CURRENT)
+                draw_source(axes, REWARD, MRPS[PROCESS].discount, CURRENT)
             else:
                 draw_source(axes, 0.0, 1.0, "#777777")
     panels[0].set_ylabel("return")
@@ -103,7 +103,7 @@ PANELS: dict[str, tuple[Callable[[Floats, Floats], Paths], tuple[str, str]]] = {
     "(b) source-inconsistent": (source_inconsistent, ("R + γX₀", "X₀")),
     "(c) shared noise (PCBF)": (shared_noise, ("X₀", "")),
 }
-_TRANSITION: dict[str, Any] = {"reward": REWARD, "effective_discount": MRPS[ENV].discount}
+_TRANSITION: dict[str, Any] = {"reward": REWARD, "effective_discount": MRPS[PROCESS].discount}
 
 
 def _over_time(point: Callable[..., Any], noise: Floats, successor_return: Floats, **transition: Any) -> Floats:

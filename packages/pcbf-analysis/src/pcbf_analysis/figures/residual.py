@@ -7,11 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pcbf_analysis import theme
-from pcbf_analysis.figures.common import Floats, legend_lines, mean_interval
+from pcbf_analysis.figures.common import legend_lines, mean_interval
 from pcbf_analysis.results import Results
 from pcbf_analysis.theme import Style
 from pcbf_records.layout import toy_run
-from pcbf_records.toy import ResidualRecord
+from pcbf_records.toy import Floats, ResidualRecord
 
 TITLE = "Corrected Bellman residual on Solitaire Dice"
 CAPTION = (

@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pcbf_analysis import theme
-from pcbf_analysis.figures.common import Floats, draw_mean, legend_lines, mean_interval
+from pcbf_analysis.figures.common import draw_mean, legend_lines, mean_interval
 from pcbf_analysis.results import Results, Setting, chosen_coefficient, reported_w1, seed_means
 from pcbf_analysis.theme import Style
 from pcbf_core.mrp import MRPS
 from pcbf_records.layout import TOY_W1
-from pcbf_records.toy import TOY_METHODS
+from pcbf_records.toy import TOY_METHODS, Floats
 
 CAPTION = (
     "W1 distance to the exact return law (logarithmic axis) against the coefficient: λ in [0, γ] for PCBF with shared "
@@ -36,12 +36,12 @@ DIAMOND: dict[str, Any] = {"markeredgecolor": theme.METHODS["value_flows"].colou
 DOTTED: dict[str, Any] = {"color": theme.METHODS["pcbf"].colour, "linestyle": ":", "linewidth": 0.9}
 
 
-def draw_processes(results: Results, environments: tuple[str, ...], width: float, height: float) -> Figure:
-    """One panel of W1 against the coefficient per environment."""
+def draw_processes(results: Results, processes: tuple[str, ...], width: float, height: float) -> Figure:
+    """One panel of W1 against the coefficient per process."""
     figure = Figure(figsize=(width, height), layout="constrained")
     w1, paper = results.w1(), results.paper_w1()
-    for axes, env in zip(figure.subplots(1, len(environments)), environments, strict=True):
-        draw_panel(axes, env, w1, paper)
+    for axes, process in zip(figure.subplots(1, len(processes)), processes, strict=True):
+        draw_panel(axes, process, w1, paper)
     figure.axes[0].set_ylabel("W1 to the exact law")
     handles = legend_lines([(theme.METHODS[name].label, theme.METHODS[name]) for name in TOY_METHODS], markers=True)
     star = Line2D([], [], linestyle="", marker="*", markersize=7, label="chosen λ", **STAR)
@@ -51,14 +51,14 @@ def draw_processes(results: Results, environments: tuple[str, ...], width: float
     return figure
 
 
-def draw_panel(axes: Axes, env: str, w1: pd.DataFrame, paper: pd.DataFrame) -> None:
-    """W1 of all methods in one environment, and the paper's values."""
-    states = MRPS[env].evaluation_states
+def draw_panel(axes: Axes, process: str, w1: pd.DataFrame, paper: pd.DataFrame) -> None:
+    """W1 of all methods on one process, and the paper's values."""
+    states = MRPS[process].evaluation_states
     over_states = f", s = {', '.join(map(str, states))}" if len(states) > 1 else ""
-    axes.set(title=theme.PROCESSES[env].label + over_states, xlabel="λ (PCBF) or dcfm (Value Flows)")
+    axes.set(title=theme.PROCESSES[process].label + over_states, xlabel="λ (PCBF) or dcfm (Value Flows)")
     axes.set(xlim=(-0.04, 1.04), xticks=[0, 0.25, 0.5, 0.75, 1])
     axes.set_xticklabels(["0", "0.25", "0.5", "0.75", "1"])
-    means = {method: seed_means(w1, env, method) for method in TOY_METHODS}
+    means = {method: seed_means(w1, process, method) for method in TOY_METHODS}
     present = {method: pair for method, pair in means.items() if np.isfinite(pair[1]).any()}
     if not present:
         axes.set_yticks([])
@@ -67,8 +67,8 @@ def draw_panel(axes: Axes, env: str, w1: pd.DataFrame, paper: pd.DataFrame) -> N
     axes.set_yscale("log")
     for method, (coefficients, values) in present.items():
         draw_method(axes, theme.METHODS[method], coefficients + SHIFTS.get(method, 0.0), values)
-    reported = draw_paper(axes, env, paper)
-    draw_choice(axes, env, w1)
+    reported = draw_paper(axes, process, paper)
+    draw_choice(axes, process, w1)
     shown = np.concatenate([reported, *(values.ravel() for _, values in present.values())])
     axes.set_ylim(0.7 * float(np.nanmin(shown)), 1.4 * float(np.nanmax(shown)))
     theme.plain_log_axis(axes.yaxis)
@@ -80,26 +80,26 @@ def draw_method(axes: Axes, style: Style, coefficients: Floats, values: Floats) 
     draw_mean(axes, style, coefficients, values)
 
 
-def draw_choice(axes: Axes, env: str, w1: pd.DataFrame) -> None:
+def draw_choice(axes: Axes, process: str, w1: pd.DataFrame) -> None:
     """A star on PCBF's chosen λ."""
-    best = chosen_coefficient(w1, env)
+    best = chosen_coefficient(w1, process)
     if best is None:
         return
-    coefficients, values = seed_means(w1, env, "pcbf")
+    coefficients, values = seed_means(w1, process, "pcbf")
     mean, _ = mean_interval(values)
     axes.plot(best, mean[np.argmin(np.abs(coefficients - best))], "*", markersize=8, zorder=6, **STAR)
 
 
-def draw_paper(axes: Axes, env: str, paper: pd.DataFrame) -> Floats:
+def draw_paper(axes: Axes, process: str, paper: pd.DataFrame) -> Floats:
     """The paper's values, drawn: Value Flows as diamonds, PCBF as a dotted line."""
-    flows = [paper_mean(paper, env, "value_flows", dcfm) for dcfm in theme.VALUE_FLOWS_SHADES]
+    flows = [paper_mean(paper, process, "value_flows", dcfm) for dcfm in theme.VALUE_FLOWS_SHADES]
     axes.plot(list(theme.VALUE_FLOWS_SHADES), flows, "D", markersize=4, zorder=5, **DIAMOND)
-    pcbf = paper_mean(paper, env, "pcbf", None)
+    pcbf = paper_mean(paper, process, "pcbf", None)
     axes.axhline(pcbf, zorder=1, **DOTTED)
     return np.array([*flows, pcbf])
 
 
-def paper_mean(paper: pd.DataFrame, env: str, method: str, coefficient: float | None) -> float:
-    """The paper's W1 as the mean over the evaluation states of an environment."""
-    states = MRPS[env].evaluation_states
-    return float(np.mean([reported_w1(paper, Setting(env, state), method, coefficient) for state in states]))
+def paper_mean(paper: pd.DataFrame, process: str, method: str, coefficient: float | None) -> float:
+    """The paper's W1 as the mean over the evaluation states of a process."""
+    states = MRPS[process].evaluation_states
+    return float(np.mean([reported_w1(paper, Setting(process, state), method, coefficient) for state in states]))

@@ -12,7 +12,7 @@ from pcbf_records.toy import PROCESSES
 
 TITLE = "Learned return CDFs of PCBF and Value Flows"
 CAPTION = (
-    "Distribution function of the learned return: PCBF at the λ with the lowest mean W1 of each environment (named in "
+    "Distribution function of the learned return: PCBF at the λ with the lowest mean W1 of each process (named in "
     "the legend) and Value Flows at dcfm 0, 0.5 and 1, against the exact law (wide grey line). Lines are quantile "
     "functions averaged over seeds, bands the range over seeds."
 )
@@ -24,7 +24,7 @@ SETTINGS = (Setting("solitaire", 0), Setting("bernoulli", 0), Setting("chain", 5
 
 
 def draw(results: Results) -> Figure:
-    """The figure: one panel per environment."""
+    """The figure: one panel per process."""
     figure = Figure(figsize=(theme.DOUBLE_COLUMN, 2.5), layout="constrained")
     curves = cdf_curves(results)
     for axes, setting in zip(figure.subplots(1, len(SETTINGS)), SETTINGS, strict=True):

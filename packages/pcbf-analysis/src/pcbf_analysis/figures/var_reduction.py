@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
 from pcbf_analysis import theme
-from pcbf_analysis.figures.common import Floats, draw_mean, legend_lines
-from pcbf_analysis.results import Results
+from pcbf_analysis.figures.common import draw_mean, legend_lines
+from pcbf_analysis.results import Results, loss_by_seed
 from pcbf_analysis.theme import Style
 from pcbf_records.layout import TOY_LOSS_STD
 
@@ -17,7 +16,7 @@ CAPTION = (
     "Standard deviation of the velocity regression loss over the last tenth of training, against λ. Left: with shared "
     "noise (PCBF), relative to the same seed at the smallest λ of the grid. Right: as measured, on a logarithmic axis, "
     "with shared noise (solid) and with independent noise (dashed). Lines are means over seeds, bars Student's 95 % "
-    "interval of the mean. λ ends at the discount γ of each environment."
+    "interval of the mean. λ ends at the discount γ of each process."
 )
 INPUTS = (TOY_LOSS_STD,)
 NOISE = {"pcbf": ("shared noise", "-"), "pcbf-independent": ("independent noise", "--")}
@@ -28,9 +27,9 @@ def draw(results: Results) -> Figure:
     figure = Figure(figsize=(theme.DOUBLE_COLUMN, 2.6), layout="constrained")
     relative, raw = figure.subplots(1, 2)
     frame = results.loss_std()
-    for env, style in theme.PROCESSES.items():
+    for process, style in theme.PROCESSES.items():
         for method, (_, linestyle) in NOISE.items():
-            coefficients, values = by_seed(frame, env, method)
+            coefficients, values = loss_by_seed(frame, process, method)
             if values.size:
                 line = Style(style.label, style.colour, style.marker, linestyle)
                 draw_mean(raw, line, coefficients, values)
@@ -50,16 +49,7 @@ def draw(results: Results) -> Figure:
         raw.set_yscale("log")
         raw.set_ylim(0.7 * float(np.nanmin(values)), 1.5 * float(np.nanmax(values)))
         theme.plain_log_axis(raw.yaxis)
-    environments = legend_lines([(style.label, style) for style in theme.PROCESSES.values()], markers=True)
+    processes = legend_lines([(style.label, style) for style in theme.PROCESSES.values()], markers=True)
     noises = legend_lines([(name, Style(name, "#555555", linestyle=linestyle)) for name, linestyle in NOISE.values()])
-    figure.legend(handles=[*environments, *noises], loc="outside lower center", ncols=5)
+    figure.legend(handles=[*processes, *noises], loc="outside lower center", ncols=5)
     return figure
-
-
-def by_seed(frame: pd.DataFrame, env: str, method: str) -> tuple[Floats, Floats]:
-    """Coefficients (C,) and loss std (C, S), nan where a seed has no value."""
-    rows = frame[(frame["env"] == env) & (frame["method"] == method)]
-    if rows.empty:
-        return np.empty(0), np.empty((0, 0))
-    wide = rows.pivot(index="coefficient", columns="seed", values="loss_std").sort_index()
-    return wide.index.to_numpy(dtype=float), wide.to_numpy(dtype=float)

@@ -48,19 +48,8 @@ def compute(results: Results) -> Table:
 
 def row(suite: Suite, task: str, method: str, clone: statistics.Interval) -> tuple[Any, ...]:
     """A cell with its statistics, held against the interval of behaviour cloning."""
-    seeds, interval = suite.seeds(task, method), suite.interval(task, method)
-    return (
-        task,
-        method,
-        statistics.mean(seeds),
-        statistics.std(seeds),
-        *interval,
-        statistics.interquartile_mean([seeds]),
-        len(seeds),
-        suite.num_diverged(task, method),
-        suite.num_episodes(task, method),
-        is_above(interval, clone) if method != CLONE else None,
-    )
+    above = is_above(suite.interval(task, method), clone) if method != CLONE else None
+    return (task, method, *suite.summary(task, method), above)
 
 
 def is_above(ours: statistics.Interval, theirs: statistics.Interval) -> bool | None:

@@ -20,7 +20,7 @@ CAPTION = (
     "Time of a gradient step and peak memory, and both relative to IQL on the same task, device and number of seeds "
     "trained together. The paper's values are for cube-double-play task 1 on an A100 with 10⁶ steps; ratios on another "
     "device stand beside them but are not the same measurement. Time includes compilation; host memory is that of the "
-    "whole process, data included. The paper's 60 GB are about three quarters of an 80 GB card, which is also what "
+    "whole program, data included. The paper's 60 GB are about three quarters of an 80 GB GPU, which is also what "
     "JAX reserves by default."
 )
 INPUTS = ("cost",)

@@ -10,6 +10,7 @@ from pcbf_analysis.results import Results
 from pcbf_analysis.tables.form import Column, Score, Table
 from pcbf_analysis.tables.scores import (
     PAPER_METHODS,
+    SUMMARY,
     Suite,
     bold_note,
     data_note,
@@ -36,10 +37,7 @@ DETAILS = (
     Column("domain", "Domain", is_number=False),
     Column("method", "Method", is_number=False),
     Column("source", "Data", is_number=False),
-    *(
-        Column(name, name)
-        for name in ("mean", "std", "low", "high", "iqm", "num_seeds", "num_diverged", "num_episodes")
-    ),
+    *(Column(name, name) for name in SUMMARY),
     Column("is_bold", "Bold", is_number=False),
     *(Column(name, name) for name in ("paper_mean", "paper_std")),
     *(Column(name, name, is_number=False) for name in ("paper_is_bold", "paper_is_bold_by_rule")),
@@ -75,19 +73,9 @@ def detail(
     suite: Suite, task: str, domain: str, method: str, is_bold: bool, paper: tuple[float, float, bool, bool] | None
 ) -> tuple[Any, ...]:
     """A cell with all its statistics."""
-    seeds = suite.seeds(task, method)
     return (
-        task,
-        domain,
-        method,
-        "+".join(sorted(suite.sources.get(task, ()))) or None,
-        statistics.mean(seeds),
-        statistics.std(seeds),
-        *suite.interval(task, method),
-        statistics.interquartile_mean([seeds]),
-        len(seeds),
-        suite.num_diverged(task, method),
-        suite.num_episodes(task, method),
-        is_bold if len(seeds) else None,
+        *(task, domain, method, "+".join(sorted(suite.sources.get(task, ()))) or None),
+        *suite.summary(task, method),
+        is_bold if len(suite.seeds(task, method)) else None,
         *(paper or (math.nan, math.nan, None, None)),
     )

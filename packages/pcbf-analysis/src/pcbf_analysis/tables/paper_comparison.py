@@ -158,9 +158,9 @@ def toy_comparisons(results: Results) -> Iterator[Comparison]:
     """fig:cdf_comparison: Value Flows at the printed dcfm weights, PCBF at the λ chosen for each process."""
     w1, paper = results.w1(), results.paper_w1()
     columns = (paper[name] for name in ("env", "state", "method", "coefficient", "w1"))
-    for env, state, method, printed, value in zip(*columns, strict=True):
-        coefficient = chosen_coefficient(w1, env) if method == "pcbf" else float(printed)
-        setting = Setting(env, int(state))
+    for process, state, method, printed, value in zip(*columns, strict=True):
+        coefficient = chosen_coefficient(w1, process) if method == "pcbf" else float(printed)
+        setting = Setting(process, int(state))
         seeds = recorded_w1(w1, setting, method, coefficient)
         yield Comparison(
             "cdf_comparison",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from pcbf_analysis.tables.form import Column
 from pcbf_records.toy import Floats
 
 PAPER_SCALE = "paper"
+SUMMARY = ("mean", "std", "low", "high", "iqm", "num_seeds", "num_diverged", "num_episodes")  # of a cell
 PAPER_METHODS = ("iqn", "codac", "floq", "fql", "iql", "value_flows", "pcbf")  # the columns of the paper's tables
 
 
@@ -54,9 +56,22 @@ class Suite:
     def num_episodes(self, task: str, method: str) -> int:
         return sum(episodes.size for episodes in self.episodes.get(Cell(task, method), ()))
 
+    @cached_property
+    def intervals(self) -> Mapping[Cell, statistics.Interval]:
+        """95 % interval of each cell's mean, over its seeds and their episodes; several tables show them."""
+        return {cell: statistics.episode_interval(episodes) for cell, episodes in self.episodes.items()}
+
     def interval(self, task: str, method: str) -> statistics.Interval:
-        """95 % interval of a cell's mean, over its seeds and their episodes."""
-        return statistics.episode_interval(self.episodes.get(Cell(task, method), ()))
+        return self.intervals.get(Cell(task, method), statistics.UNKNOWN)
+
+    def summary(self, task: str, method: str) -> tuple[float, ...]:
+        """A cell under `SUMMARY`."""
+        seeds = self.seeds(task, method)
+        return (
+            *(statistics.mean(seeds), statistics.std(seeds), *self.interval(task, method)),
+            statistics.interquartile_mean([seeds]),
+            *(len(seeds), self.num_diverged(task, method), self.num_episodes(task, method)),
+        )
 
     @property
     def most_seeds(self) -> int:
@@ -65,8 +80,12 @@ class Suite:
         return max((len(self.seeds(*cell)) + self.num_diverged(*cell) for cell in cells), default=0)
 
 
+@lru_cache(maxsize=32)
 def load_suite(results: Results, change: str = "") -> Suite:
-    """The runs of a results folder, or those of one ablation; tasks in the paper's order, others after them by name."""
+    """The runs of a results folder, or those of one ablation; tasks in the paper's order, others after them by name.
+
+    Built once for each `results`, as most tables read it.
+    """
     scores: dict[Cell, list[float]] = {}
     episodes: dict[Cell, list[Floats]] = {}
     diverged: dict[Cell, int] = {}

@@ -15,7 +15,7 @@ from pcbf_records.toy import PROCESSES
 TOY_W1_CAPTION = (
     "W1 distance between the learned and the exact return law: mean and sample standard deviation over seeds. Value "
     "Flows at the paper's three dcfm weights; PCBF at the λ with the lowest mean W1 over seeds and evaluation states, "
-    "one per environment, and the ablation with independent noise at its own. The paper's values are those of "
+    "one per process, and the ablation with independent noise at its own. The paper's values are those of "
     "fig:cdf_comparison, where PCBF's λ and the number of seeds are not stated and W1 is taken between samples. Ratio "
     "is ours over the paper's."
 )
@@ -25,7 +25,7 @@ TOY_W1_SWEEP_CAPTION = (
     "there, so its value stands beside every λ."
 )
 W1_COLUMNS = (
-    Column("env", "Environment", is_number=False),
+    Column("env", "Process", is_number=False),
     Column("state", "State", digits=0),
     Column("method", "Method", is_number=False),
     Column("coefficient", "Coefficient"),
@@ -42,8 +42,8 @@ def toy_w1(results: Results) -> Table:
     """The comparison with the paper: five rows for each of the six settings of fig:cdf_comparison."""
     w1, paper = results.w1(), results.paper_w1()
     chosen = {
-        (env, method): chosen_coefficient(w1, env, method)
-        for env in PROCESSES
+        (process, method): chosen_coefficient(w1, process, method)
+        for process in PROCESSES
         for method in ("pcbf", "pcbf-independent")
     }
     rows = []

@@ -1,4 +1,4 @@
-"""Run records: what is read, what is chosen from it, and what is said when a file is not as agreed."""
+"""A results folder: what is read, what is chosen from it, and what is said when a file is not as agreed."""
 
 from __future__ import annotations
 
@@ -10,32 +10,28 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pcbf_analysis.records import (
-    RecordError,
+from pcbf_analysis.results import (
     Results,
     Setting,
-    ablation_frame,
     chosen_coefficient,
     cost_frame,
-    episode_frame,
     evaluation_settings,
-    load_toy_record,
+    loss_by_seed,
     recorded_w1,
     reported_w1,
-    run_frame,
     seed_means,
     short_task,
-    task_domain,
-    task_kind,
 )
+from pcbf_analysis.tables.scores import domain_of
+from pcbf_records import layout
+from pcbf_records.errors import RecordError
+from pcbf_records.toy import LOSS_STD_COLUMNS, W1_COLUMNS, load_toy_record
 
-from .run_fixtures import CUBE, PEN, write_cost, write_run
-
-W1_COLUMNS = ["env", "state", "method", "coefficient", "seed", "w1"]
+from .run_fixtures import CUBE, write_cost
 
 
 def frame(*rows: tuple[Any, ...]) -> pd.DataFrame:
-    return pd.DataFrame(list(rows), columns=W1_COLUMNS)
+    return pd.DataFrame(list(rows), columns=list(W1_COLUMNS))
 
 
 def rewrite(path: Path, **changes: Any) -> None:
@@ -48,7 +44,7 @@ def rewrite(path: Path, **changes: Any) -> None:
 def test_a_record_holds_what_was_written(complete: Results) -> None:
     record = complete.toy("chain", "pcbf")
     assert record is not None
-    assert (record.env, record.method) == ("chain", "pcbf")
+    assert (record.process, record.method) == ("chain", "pcbf")
     assert record.states.tolist() == list(range(1, 19))
     assert record.quantiles.shape == (3, 2, 18, 50)
     assert record.metadata["settings"]["num_steps"] == 100
@@ -97,7 +93,7 @@ def test_an_unknown_name_suggests_the_nearest(empty: Results) -> None:
 def test_a_malformed_record_says_what_is_wrong(
     build: Callable[..., Results], changes: dict[str, Any], message: str
 ) -> None:
-    path = build(environments=["solitaire"], methods=["pcbf"]).toy_path("solitaire", "pcbf")
+    path = build(processes=["solitaire"], methods=["pcbf"]).root / layout.toy_run("solitaire", "pcbf")
     rewrite(path, **changes)
     with pytest.raises(RecordError, match=message):
         load_toy_record(path)
@@ -112,7 +108,7 @@ def test_a_file_that_is_no_npz_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_csv_without_its_columns_or_with_double_rows_is_refused(empty: Results) -> None:
-    path = empty.root / "toy" / "w1.csv"
+    path = empty.root / layout.TOY_W1
     path.parent.mkdir()
     path.write_text("env,state\nsolitaire,0\n")
     with pytest.raises(RecordError, match=r"lacks method, coefficient, seed, w1; it has env, state\."):
@@ -128,21 +124,21 @@ def test_a_csv_without_its_columns_or_with_double_rows_is_refused(empty: Results
 def test_folders_that_are_not_there_are_named(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"nowhere` is not a folder; pass one that a run has made"):
         Results(tmp_path / "nowhere")
-    with pytest.raises(RecordError, match="pass --paper"):
-        Results(tmp_path, tmp_path / "paper").paper_w1()
+    with pytest.raises(RecordError, match=r"toy_w1\.csv is not there; run from the top folder.*pass --root"):
+        Results(tmp_path, tmp_path / "nowhere").paper_w1()
 
 
 def test_a_verdict_that_is_neither_true_nor_false_is_refused(build: Callable[..., Results]) -> None:
-    results = build(environments=[])
-    assert results.theory_checks()["holds"].tolist() == [True, True, False]
-    path = results.root / "theory" / "checks.csv"
-    path.write_text(path.read_text().replace("False", "perhaps"))
+    results = build(processes=[])
+    assert results.theory_checks()["holds"].tolist() == [True, False, True]
+    path = results.root / layout.THEORY_CHECKS
+    path.write_text(path.read_text().replace("false", "perhaps"))
     with pytest.raises(RecordError, match="`holds='perhaps'`"):
         results.theory_checks()
 
 
 def test_a_manifest_must_be_a_json_object(empty: Results) -> None:
-    path = empty.root / "manifest.json"
+    path = empty.root / layout.MANIFEST
     path.write_text("[1]")
     with pytest.raises(RecordError, match="holds a list"):
         empty.manifest()
@@ -203,7 +199,7 @@ def test_cells_are_read_by_seed_and_nearby_coefficient() -> None:
 
 def test_the_papers_numbers_cover_the_six_settings(empty: Results) -> None:
     paper, settings = empty.paper_w1(), evaluation_settings()
-    assert [(s.env, s.state) for s in settings] == [
+    assert [(s.process, s.state) for s in settings] == [
         ("solitaire", 0),
         ("bernoulli", 0),
         *(("chain", s) for s in (1, 5, 10, 18)),
@@ -218,101 +214,29 @@ def test_the_papers_numbers_cover_the_six_settings(empty: Results) -> None:
     assert np.isnan(reported_w1(paper, settings[0], "pcbf-independent", 0.5))
 
 
-def test_the_run_frame_has_a_row_per_run_with_its_final_score(empty: Results) -> None:
-    write_run(empty.root, CUBE, "pcbf", 10, [[0, 0], [100, 0], [100, 100]], num_final=2, source="local")
-    write_run(empty.root, CUBE, "pcbf", 2, [[0, 100]])
-    write_run(empty.root, CUBE, "iql", 0, [[50]], status="diverged")
-    write_run(empty.root, PEN, "bc", 0, [[70.5, 71.5]])
-    runs = run_frame(empty)
-    assert runs["seed"].tolist() == [0, 2, 10, 0]  # iql, then pcbf by the number of its seed, then the next task
-    assert runs["score"].tolist() == pytest.approx([np.nan, 50, 75, 71], nan_ok=True)
-    assert runs["status"].tolist() == ["diverged", "finished", "finished", "finished"]
-    assert runs["domain"].tolist() == ["cube-double-play"] * 3 + ["adroit"]
-    assert runs["kind"].tolist() == ["state"] * 3 + ["adroit"]
-    assert runs["source"].tolist() == ["official", "official", "local", "official"]
-    assert runs["num_evaluations"].tolist() == [0, 1, 2, 1]
-    assert runs["num_episodes"].tolist() == [0, 2, 4, 2]
-    assert runs["path"].iloc[2] == f"runs/{CUBE}/pcbf/seed10.json"
-    assert "became nan" in runs["message"].iloc[0]
-
-
-def test_the_episode_frame_marks_what_the_score_averages(empty: Results) -> None:
-    write_run(empty.root, CUBE, "pcbf", 0, [[0, 0], [100, 0], [100, 100]], num_final=2, steps=900)
-    episodes = episode_frame(empty)
-    assert episodes["step"].tolist() == [300, 300, 600, 600, 900, 900]
-    assert episodes["episode"].tolist() == [0, 1] * 3
-    assert episodes.loc[episodes["is_final"], "score"].mean() == run_frame(empty)["score"].iloc[0] == 75
-    assert episodes["success"].tolist() == [0, 0, 1, 0, 1, 1]
-
-
-def test_the_ablation_frame_has_the_control_weights(empty: Results) -> None:
-    for weight in ("0.9", "0", "0.25"):
-        write_run(empty.root / "ablations" / f"control_weight={weight}", CUBE, "pcbf", 0, [[40]])
-    assert ablation_frame(empty)["control_weight"].tolist() == [0, 0.25, 0.9]
-    assert ablation_frame(empty)["path"].iloc[0] == f"ablations/control_weight=0/runs/{CUBE}/pcbf/seed0.json"
-    assert run_frame(empty).empty  # an ablation is no run of the suite
-    (empty.root / "ablations" / "control_weight=high").mkdir()
-    with pytest.raises(RecordError, match="control_weight=high does not end in a number"):
-        ablation_frame(empty)
-
-
-def test_the_suites_own_runs_belong_to_the_ablation_of_their_task(empty: Results) -> None:
-    for weight in ("0", "0.9"):
-        write_run(empty.root / "ablations" / f"control_weight={weight}", CUBE, "pcbf", 0, [[40]])
-    write_run(empty.root, CUBE, "pcbf", 0, [[60]], agent={"control_weight": 0.4})
-    write_run(empty.root, CUBE, "pcbf", 1, [[80]], agent={"control_weight": 0.9})  # has runs of its own already
-    write_run(empty.root, CUBE, "iql", 0, [[80]])
-    write_run(empty.root, "hammer-expert-v1", "pcbf", 0, [[80]], agent={"control_weight": 0.4})
-    frame = ablation_frame(empty)
-    assert frame["control_weight"].tolist() == [0, 0.4, 0.9]
-    assert frame["score"].tolist() == [40, 60, 40]
-
-
 def test_the_cost_frame_names_the_device(empty: Results) -> None:
     write_cost(empty.root, CUBE, "iql", device="NVIDIA A100", peak_device_bytes=3 * 10**9)
     write_cost(empty.root, CUBE, "pcbf")
-    costs = cost_frame(empty)
+    costs = cost_frame(empty.root)
     assert costs["device"].tolist() == ["NVIDIA A100", "cpu"]
     assert costs["num_seeds"].tolist() == [3, 3]
     assert costs["peak_device_bytes"].astype(float).tolist() == pytest.approx([3e9, np.nan], nan_ok=True)
     (empty.root / costs["path"].iloc[0]).write_text("{}")
     with pytest.raises(RecordError, match="lacks seeds, steps, train_seconds, device"):
-        cost_frame(empty)
+        cost_frame(empty.root)
 
 
-def test_without_runs_the_frames_are_empty_but_have_their_columns(empty: Results) -> None:
-    for read, name in (
-        (run_frame, "score"),
-        (episode_frame, "episode"),
-        (cost_frame, "device"),
-        (ablation_frame, "score"),
-    ):
-        frame = read(empty)
-        assert frame.empty
-        assert name in frame.columns
-
-
-def test_a_run_record_that_is_broken_edited_or_misplaced_is_refused(empty: Results) -> None:
-    write_run(empty.root, CUBE, "pcbf", 0, [[1]])
-    path = empty.root / "runs" / CUBE / "pcbf" / "seed0.json"
-    whole = path.read_text()
-    path.write_text(whole[:100])
-    with pytest.raises(RecordError, match="is not a run record"):
-        run_frame(empty)
-    path.write_text(whole.replace('"steps": 1000\n  }', '"steps": 2000\n  }'))
-    with pytest.raises(RecordError, match="has been edited"):
-        run_frame(empty)
-    path.write_text(whole)
-    path.rename(path.with_name("seed1.json"))
-    with pytest.raises(RecordError, match=r"holds cube-double-play-singletask-task1-v0, pcbf, seed 0; put it where"):
-        run_frame(empty)
+def test_without_records_the_cost_frame_is_empty_but_has_its_columns(empty: Results) -> None:
+    frame = cost_frame(empty.root)
+    assert frame.empty
+    assert "device" in frame.columns
 
 
 @pytest.mark.parametrize(
-    ("task", "domain", "kind", "short"),
+    ("task", "domain", "observations", "short"),
     [
         (CUBE, "cube-double-play", "state", "cube-double-play-task1"),
-        ("relocate-expert-v1", "adroit", "adroit", "relocate-expert"),
+        ("relocate-expert-v1", "adroit", "state", "relocate-expert"),
         (
             "visual-antmaze-teleport-navigate-singletask-task3-v0",
             "visual-antmaze-teleport-navigate",
@@ -321,8 +245,24 @@ def test_a_run_record_that_is_broken_edited_or_misplaced_is_refused(empty: Resul
         ),
     ],
 )
-def test_a_tasks_name_tells_its_domain_and_kind(task: str, domain: str, kind: str, short: str) -> None:
-    assert (task_domain(task), task_kind(task), short_task(task)) == (domain, kind, short)
+def test_the_sheets_tell_domain_and_observations_of_a_task(
+    empty: Results, task: str, domain: str, observations: str, short: str
+) -> None:
+    assert (domain_of(empty, task), empty.sheets.tasks[task].observations) == (domain, observations)
+    assert short_task(task) == short
+
+
+def test_a_task_of_no_sheet_is_a_domain_of_its_own(empty: Results) -> None:
+    assert domain_of(empty, "juggling-v0") == "juggling-v0"
+
+
+def test_loss_deviations_are_read_by_coefficient_and_seed() -> None:
+    rows = [("chain", "pcbf", 0.5, 1, 3.0), ("chain", "pcbf", 0.5, 0, 2.0), ("chain", "pcbf", 0.0, 0, 1.0)]
+    frame = pd.DataFrame(rows, columns=list(LOSS_STD_COLUMNS))
+    coefficients, values = loss_by_seed(frame, "chain", "pcbf")
+    np.testing.assert_array_equal(coefficients, [0.0, 0.5])
+    np.testing.assert_array_equal(values, [[1.0, np.nan], [2.0, 3.0]])
+    assert loss_by_seed(frame, "solitaire", "pcbf")[1].shape == (0, 0)
 
 
 def test_the_scale_is_the_folders_name(tmp_path: Path) -> None:
@@ -330,10 +270,10 @@ def test_the_scale_is_the_folders_name(tmp_path: Path) -> None:
     assert Results(tmp_path / "published" / "laptop").scale == "laptop"
 
 
-def test_settings_come_from_the_repository_around_the_papers_numbers(empty: Results, tmp_path: Path) -> None:
+def test_settings_come_from_the_repository(empty: Results, tmp_path: Path) -> None:
     assert empty.method_settings()["domains"]["cube-double-play"]["methods"]["pcbf"] == {"control_weight": 0.4}
     assert empty.scale_settings("paper")["control"]["run"]["batch_size"] == 256
     with pytest.raises(RecordError, match=r"config/methods\.yaml is not there; run from the top folder"):
-        Results(tmp_path, tmp_path / "data" / "paper").method_settings()
+        Results(tmp_path, tmp_path).method_settings()
     with pytest.raises(ValueError, match=r"`name='costs'` is unknown.*Did you mean 'cost'\?"):
         empty.paper_table("costs")
