@@ -1,6 +1,7 @@
 """Campaigns whose processes are killed: the same command goes on, and what comes out is the same to the byte.
 
-The trainers are real but for their problem, a linear learner that needs neither data nor a simulator.
+Trainers and evaluators are real but for the data, which are noise, and the simulators, which nobody needs to hear
+what an agent does in nine made-up observations.
 """
 
 from __future__ import annotations
@@ -20,45 +21,87 @@ from pathlib import Path
 import pytest
 
 from pcbf_analysis import artefacts
-from pcbf_analysis.control import data_stamp, load_plan
-from pcbf_analysis.records import Results
-from pcbf_analysis.scheduler import clear_stale_locks
+from pcbf_analysis.results import Results
+from pcbf_experiments.campaign.plan import data_stamp, load_plan
+from pcbf_experiments.campaign.scheduler import clear_receipt, clear_stale_locks, stale_receipts
+from pcbf_records import layout
+from pcbf_records.control import collect_control
+from pcbf_records.layout import JobFiles
+from pcbf_records.locks import open_lock, try_lock
+from pcbf_records.runs import load_evaluations
+from pcbf_records.sheets import load_sheets
 
 from ..waiting import exit_code, text_of, wait_for, wait_for_words
-from .conftest import REPOSITORY, copy_pipeline
+from .conftest import REPOSITORY, copy_pipeline, write_job, write_run
 
 TASK = "cube-single-play-singletask-task1-v0"
-STEPS = 150
+STEPS, EVERY = 150, 5
 CONTROL = {
     "methods": ["bc", "iql"],
-    "run": {"steps": STEPS, "eval_every": 5, "log_every": 5},
+    "run": {"steps": STEPS, "eval_every": EVERY, "log_every": EVERY},
     "ablations": {"control_weights": [], "tasks": []},
 }
-NEVER = STEPS + 1
+SEEDS = (0, 1)
+RESULTS = Path(layout.scale_folder("smoke"))
 
-# Python runs this before everything else; in trainers it replaces the problem.
-START = f"""
+# Python runs this before everything else. Trainers pause at every snapshot and evaluators at every evaluation, and stop
+# themselves once at the step that STOP has for their stage. Evaluators tell in the file JUDGED what they have judged.
+START = """
 import os, signal, sys, time
-if any(word.endswith("pcbf-train") for word in sys.orig_argv):
-    sys.path.append({str(REPOSITORY / "tests/baselines")!r})
-    import dataclasses
-    import tiny
-    from pcbf_baselines import runner
 
-    stops = [int(os.environ["STOP_AT"])]  # once, although every seed is judged
+stage = os.path.basename(sys.orig_argv[1]).removeprefix("pcbf-") if len(sys.orig_argv) > 1 else ""
 
-    def judge(agent, state, step):
-        time.sleep(float(os.environ["PAUSE"]))
-        if step in stops:
-            stops.clear()
-            os.kill(os.getpid(), signal.SIGSTOP)
-        return tiny.judge(agent, state, step)
 
-    def make_problem(task, method, settings, chosen, **options):
-        return dataclasses.replace(tiny.tiny_problem(), task=task, method=method, evaluate=judge)
+def pause(step):
+    time.sleep(float(os.environ["PAUSE"]))
+    if (word := f"{stage}:{step}") in stops:
+        stops.remove(word)  # once, although there are several seeds
+        os.kill(os.getpid(), signal.SIGSTOP)
 
-    runner.make_problem = make_problem
-    runner.code_version = dict
+
+if stage in ("train", "evaluate"):
+    import types
+    import jax
+    import numpy as np
+    from pcbf_core.training import Dataset
+    from pcbf_core.types import TaskSpec, Transition
+    from pcbf_experiments import evaluation
+    from pcbf_experiments.data.scaling import Scaling
+    from pcbf_experiments.running import judge, loop, problem
+    from pcbf_records.canonical import plain
+    from pcbf_records.runs import Evaluation
+
+    stops = os.environ["STOP"].split(",")
+
+    def load_task(name, **options):
+        rng = np.random.default_rng(9)
+        rows = {"observation": (50, 3), "action": (50, 2), "reward": (50,), "next_observation": (50, 3)}
+        noise = {name: rng.uniform(-1, 1, shape).astype(np.float32) for name, shape in rows.items()}
+        return types.SimpleNamespace(
+            spec=TaskSpec(observation_shape=(3,), action_dim=2, return_range=(-1.0, 1.0)),
+            source=Dataset(Transition(**noise, terminal=np.zeros(50, np.float32))),
+            scaling=Scaling(),
+            info=types.SimpleNamespace(plain=lambda: {"source": "local", "files": {"a": "0"}}),
+        )
+
+    def save_snapshot(path, state, *, step, **options):
+        pause(step)
+        save(path, state, step=step, **options)
+
+    def judged(self, agent, state, scaling, *, step, snapshot=None):
+        pause(step)
+        observation = np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3)
+        keys = jax.random.split(jax.random.key(step), 3)
+        actions = jax.vmap(agent.act, in_axes=(None, 0, 0))(state, observation, keys)
+        scores = tuple(np.asarray(actions, np.float64).sum(axis=1).tolist())
+        with open(os.environ["JUDGED"], "a") as file:
+            file.write(f"{snapshot}\\n")
+        return Evaluation(step, scores, (0.0,) * 3, (1,) * 3, (0.0,) * 3, plain(self.settings), snapshot)
+
+    save, loop.save_snapshot = loop.save_snapshot, save_snapshot
+    problem.load_task = load_task
+    evaluation.Evaluator.__call__ = judged
+    loop.code_version = judge.code_version = dict
 """
 
 Start = Callable[..., subprocess.Popen[bytes]]
@@ -72,10 +115,14 @@ def start(tmp_path, monkeypatch, compile_cache) -> Iterator[Start]:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "start"), prepend=os.pathsep)
     with ExitStack() as stack:
 
-        def run(folder: Path, *arguments: str, pause: float = 0.03, stop_at: int = NEVER) -> subprocess.Popen[bytes]:
-            options = ["--cores", "2", "--config", "scale=smoke", f"control={json.dumps(CONTROL)}", *arguments]
+        def run(
+            folder: Path, *config: str, pause: float = 0.03, stop: str = "", gpus: int = 0
+        ) -> subprocess.Popen[bytes]:
+            control = f"control={json.dumps({**CONTROL, 'gpus_per_job': gpus})}"
+            options = ["--cores", "2", "--resources", f"gpu={gpus}", "--config", "scale=smoke", control, *config]
             command = [sys.executable, "-m", "snakemake", *options, "--", "runs"]
-            environment = {**os.environ, **compile_cache, "PAUSE": str(pause), "STOP_AT": str(stop_at)}
+            told = {"PAUSE": str(pause), "STOP": stop, "JUDGED": str(folder / "judged")}
+            environment = {**os.environ, **compile_cache, **told}
             with (folder / "log").open("ab") as log:
                 process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
             stack.callback(end, folder, process)
@@ -123,22 +170,34 @@ def campaign(folder: Path) -> Path:
     return folder
 
 
-def trainers(folder: Path) -> dict[int, int]:
-    """Steps done of each trainer that is alive, by process."""
+def of_method(folder: Path, method: str) -> JobFiles:
+    return JobFiles.of_seeds(folder / RESULTS, TASK, method, SEEDS)
+
+
+def workers(folder: Path, *stages: str) -> dict[int, int]:
+    """How much is done of each trainer and evaluator that is alive, by process; of the given stages only."""
     found = {}
-    for path in (folder / "results/smoke/progress").glob("train-*.json"):
+    for path in layout.progress_files(folder / RESULTS):
         with suppress(OSError, ValueError):  # it has just been removed or is not whole
             said = json.loads(text_of(path))
-            if is_trainer(said["pid"]):
+            if is_worker(said["pid"], *(stages or ("train", "evaluate"))):
                 found[said["pid"]] = said["done"]
     return found
 
 
-def is_trainer(pid: int) -> bool:
+def is_worker(pid: int, *stages: str) -> bool:
     try:
-        return b"pcbf-train" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
+    return any(f"pcbf-{stage}".encode() in command for stage in stages)
+
+
+def wait_for_stopped(folder: Path, stage: str, scheduler: subprocess.Popen[bytes]) -> list[int]:
+    """The processes of the stage that have stopped themselves, as soon as there are some."""
+    return wait_for(
+        lambda: list(filter(is_stopped, workers(folder, stage))), ended=lambda: scheduler.poll() is not None
+    )
 
 
 def is_stopped(pid: int) -> bool:
@@ -146,14 +205,15 @@ def is_stopped(pid: int) -> bool:
 
 
 def outcome(folder: Path) -> dict[str, bytes]:
-    """What must not depend on kills: records, metrics, checkpoints, receipts and the tables made from them."""
-    results = folder / "results/smoke"
-    names = ("runs", "metrics", "checkpoints", "receipts")
+    """What must not depend on kills: records, metrics, checkpoints, snapshots, receipts and tables made from them."""
+    results = folder / RESULTS
+    collect_control(results, load_sheets(REPOSITORY).tasks)
+    names = ("runs", "evaluations", "metrics", "checkpoints", "snapshots", "receipts", "control")
     files = [path for name in names for path in sorted((results / name).rglob("*")) if path.is_file()]
     tables = {
         f"{label}.{name}": content
         for label in ("control_suite", "aggregated")
-        for name, content in artefacts.TABLES[label].render(Results(results, REPOSITORY / "data/paper")).items()
+        for name, content in artefacts.TABLES[label].render(Results(results, REPOSITORY)).items()
     }
     return {path.relative_to(results).as_posix(): path.read_bytes() for path in files} | tables
 
@@ -176,7 +236,7 @@ def test_twenty_random_kills_change_nothing(tmp_path, start):
         scheduler, aims = start(killed), {}
 
         def is_due(scheduler=scheduler, aims=aims) -> bool:
-            alive = trainers(killed)
+            alive = workers(killed)
             for pid, done in alive.items():
                 aims.setdefault(pid, done + rng.choice([0, 0, 5]))
             return scheduler.poll() is not None or any(done >= aims[pid] for pid, done in alive.items())
@@ -184,14 +244,14 @@ def test_twenty_random_kills_change_nothing(tmp_path, start):
         while scheduler.poll() is None and kills < 20:
             wait_for(is_due)
             time.sleep(rng.random() * 0.05)  # so that kills fall anywhere
-            alive = trainers(killed)
-            if alive and rng.random() < 0.85:  # one trainer, or all at once as when the power fails
+            alive = workers(killed)
+            if alive and rng.random() < 0.85:  # one process, or all at once as when the power fails
                 kills += send(rng.choice(sorted(alive)), rng.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
             elif alive:
                 end(killed, scheduler)
                 kills += 1
-            wait_for(lambda alive=alive: not alive or set(alive) - set(trainers(killed)))
-        if code_of(killed, scheduler) == 0 and kills < 20:  # the trainers were faster than the kills: once more
+            wait_for(lambda alive=alive: not alive or set(alive) - set(workers(killed)))
+        if code_of(killed, scheduler) == 0 and kills < 20:  # the jobs were faster than the kills: once more
             assert outcome(killed) == outcome(whole)
             shutil.rmtree(killed / "results")
     assert code_of(killed, start(killed, pause=0.0)) == 0, log_of(killed)
@@ -203,14 +263,14 @@ def test_twenty_random_kills_change_nothing(tmp_path, start):
 def test_after_the_scheduler_is_killed_its_orphan_and_two_new_ones_do_not_meet(tmp_path, start):
     folder = campaign(tmp_path / "campaign")
     one = ["methods=bc"]
-    first = start(folder, *one, stop_at=10)  # so that its trainer is still there when the next one comes
-    (orphan,) = wait_for(lambda: list(filter(is_stopped, trainers(folder))), ended=lambda: first.poll() is not None)
+    first = start(folder, *one, stop="train:10")  # so that its trainer is still there when the next one comes
+    (orphan,) = wait_for_stopped(folder, "train", first)
     first.kill()
     first.wait()
     second = start(folder, *one, pause=0.0)
-    job_log = folder / f"results/smoke/logs/train/{TASK}/bc/seeds0-1.log"
+    job_log = of_method(folder, "bc").log("train")
     wait_for_words(job_log, f"held by process {orphan} on", ended=lambda: second.poll() is not None)
-    assert second.poll() is None and is_trainer(orphan)
+    assert second.poll() is None and is_worker(orphan, "train")
     third = start(folder, *one)
     assert code_of(folder, third) == 1  # refused by Snakemake: the second one is alive
     send(orphan, signal.SIGCONT)
@@ -229,12 +289,100 @@ def test_a_failed_run_is_told_with_its_reason_and_the_others_go_on(tmp_path, sta
     text = sheet.read_text(encoding="utf-8")
     sheet.write_text(text.replace("iql\tIQL\t1\t1", "iql\tIQL\t1\t9"), encoding="utf-8")  # the code has version 1
     assert code_of(folder, start(folder, pause=0.0)) == 1, log_of(folder)
-    status = run_module(folder, "pcbf_analysis.campaign", "status", "results/smoke")
+    status = run_module(folder, "pcbf_experiments.campaign.status", str(RESULTS))
     assert "iql seeds0-1: version 9 of iql is asked for, this code has version 1" in status.stdout
-    assert (folder / f"results/smoke/receipts/{TASK}/bc/seeds0-1.json").exists()
+    assert of_method(folder, "bc").evaluation_receipt.exists()
     sheet.write_text(text, encoding="utf-8")
     assert code_of(folder, start(folder, pause=0.0)) == 0, log_of(folder)
-    assert "failed:" not in run_module(folder, "pcbf_analysis.campaign", "status", "results/smoke").stdout
+    assert "failed:" not in run_module(folder, "pcbf_experiments.campaign.status", str(RESULTS)).stdout
+
+
+@pytest.mark.slow
+def test_after_a_kill_amid_evaluation_what_was_judged_is_not_judged_again(tmp_path, start, run_module):
+    folder, one, middle = campaign(tmp_path / "campaign"), ["methods=bc"], STEPS // 2
+    first = start(folder, *one, pause=0.0, stop=f"evaluate:{middle}")
+    wait_for_stopped(folder, "evaluate", first)
+    status = run_module(folder, "pcbf_experiments.campaign.status", str(RESULTS)).stdout
+    assert "trained, to be evaluated:" in status and "bc seeds0-1: " in status
+    end(folder, first)
+    files = of_method(folder, "bc")
+    kept = load_evaluations(files.evaluations(0)).evaluations
+    assert [evaluation.step for evaluation in kept] == list(range(EVERY, middle, EVERY))
+    assert not files.evaluation_receipt.exists()
+
+    assert code_of(folder, start(folder, *one, pause=0.0)) == 0, log_of(folder)
+    judged = text_of(folder / "judged").split()
+    assert len(judged) == len(set(judged)) == len(SEEDS) * STEPS // EVERY
+    assert load_evaluations(files.evaluations(0)).evaluations[: len(kept)] == kept
+    calm = campaign(tmp_path / "calm")
+    assert code_of(calm, start(calm, *one, pause=0.0)) == 0, log_of(calm)
+    assert outcome(folder) == outcome(calm)
+
+
+@pytest.mark.slow
+def test_training_holds_the_gpu_and_evaluation_does_not(tmp_path, start, monkeypatch):
+    """One GPU, two jobs: while the first is being evaluated, the second has the GPU and is trained to its end."""
+    monkeypatch.setenv("PCBF_GPUS", "fake0")
+    monkeypatch.setenv("PCBF_LOCK_DIR", str(tmp_path / "locks"))
+
+    def is_free() -> bool:
+        with open_lock(tmp_path / "locks/fake0.0.lock") as file:
+            return try_lock(file)
+
+    folder = campaign(tmp_path / "campaign")
+    scheduler = start(folder, pause=0.0, stop=f"train:{EVERY},evaluate:{EVERY}", gpus=1)
+    (trainer,) = wait_for_stopped(folder, "train", scheduler)
+    assert not is_free()
+    send(trainer, signal.SIGCONT)
+    (evaluator,) = wait_for_stopped(folder, "evaluate", scheduler)
+    (trainer,) = wait_for_stopped(folder, "train", scheduler)  # the next one, beside an evaluation that is not done
+    assert not is_free() and is_stopped(evaluator)
+    send(trainer, signal.SIGCONT)
+    both = [of_method(folder, method) for method in ("bc", "iql")]
+    wait_for(lambda: [text_of(files.receipt) for files in both], ended=lambda: scheduler.poll() is not None)
+    assert is_stopped(evaluator) and is_free()
+    send(evaluator, signal.SIGCONT)
+    wait_for(lambda: [send(pid, signal.SIGCONT) for pid in workers(folder)], lambda _: scheduler.poll() is not None)
+    assert code_of(folder, scheduler) == 0, log_of(folder)
+    for files in both:
+        assert "pcbf-lease: leased fake0" in text_of(files.log("train"))
+        assert "pcbf-lease" not in text_of(files.log("evaluate"))
+
+
+# --- receipts of records that are gone ----------------------------------------------------------------------------
+
+
+def test_receipts_are_stale_once_a_record_is_missing_or_changed(tmp_path):
+    whole, lost, edited = (JobFiles.of_seeds(tmp_path, TASK, method, SEEDS) for method in ("bc", "fql", "iql"))
+    for files in (whole, lost, edited):
+        write_job(files, dict.fromkeys(SEEDS, 50.0))
+    assert stale_receipts(tmp_path) == {}
+    lost.evaluations(1).unlink()
+    write_run(edited, 0, score=51.0)
+    assert {path: [str(fault) for fault in faults] for path, faults in stale_receipts(tmp_path).items()} == {
+        lost.evaluation_receipt: [f"{lost.evaluations(1)} is missing"],
+        edited.receipt: [f"{edited.record(0)} has changed since it was made"],
+    }
+
+
+def test_a_stale_receipt_is_removed_and_a_changed_record_put_aside(tmp_path):
+    files = JobFiles.of_seeds(tmp_path, TASK, "iql", SEEDS)
+    write_job(files, dict.fromkeys(SEEDS, 50.0))
+    write_run(files, 0, score=51.0)
+    for receipt, faults in stale_receipts(tmp_path).items():
+        clear_receipt(receipt, faults)
+    assert not files.receipt.exists() and files.evaluation_receipt.exists()
+    assert not files.record(0).exists() and files.record(0).with_name("seed0.json.old").exists()
+    assert files.record(1).exists()
+
+
+def test_a_receipt_that_cannot_be_read_is_stale(tmp_path):
+    files = JobFiles.of_seeds(tmp_path, TASK, "iql", SEEDS)
+    write_job(files, dict.fromkeys(SEEDS, 50.0))
+    files.receipt.write_text("{", encoding="utf-8")
+    ((receipt, faults),) = stale_receipts(tmp_path).items()
+    clear_receipt(receipt, faults)
+    assert not files.receipt.exists() and files.record(0).exists()
 
 
 # --- locks of dead schedulers -------------------------------------------------------------------------------------

@@ -11,26 +11,27 @@ from pathlib import Path
 
 import pytest
 
-from pcbf_core.records import RunRecord, load_record
+from pcbf_records import layout
+from pcbf_records.runs import EvaluationRecord, RunRecord, load_evaluations, load_run
 
 from ..pipeline.conftest import copy_pipeline
 from ..waiting import text_of, wait_for
 from .cluster import MARK, obstacle, one_node_cluster, slurm
 
-RESULTS = Path("results/smoke")
+RESULTS = Path(layout.scale_folder("smoke"))
 TABLES = ("aggregated", "control_suite", "fullogbench_comparison")  # those of the scores; others show times
-TARGETS = ["runs", *(f"{RESULTS}/tables/{label}.csv" for label in TABLES)]
+TARGETS = ["runs", *(f"{RESULTS}/{layout.table(label, 'csv')}" for label in TABLES)]
 STEPS = {"steps": 1000, "eval_every": 250, "log_every": 5}
 
 # Python runs this before everything else: the first run of PCBF on the cluster that has made a checkpoint half-way says
 # so and waits for the signal by which Slurm ends it; the handler is that of pcbf-train.
 START = """
 import os, sys
-if "SLURM_JOB_ID" in os.environ and any(word.endswith("pcbf-train") for word in sys.orig_argv):
+if "SLURM_JOB_ID" in os.environ and sys.orig_argv[1:] and os.path.basename(sys.orig_argv[1]) == "pcbf-train":
     import json, signal
-    from pcbf_baselines import runner
+    from pcbf_experiments.running import loop
 
-    save = runner.save_checkpoint
+    save = loop.save_checkpoint
 
     def save_and_wait(path, tree, *, step, **options):
         save(path, tree, step=step, **options)
@@ -43,7 +44,7 @@ if "SLURM_JOB_ID" in os.environ and any(word.endswith("pcbf-train") for word in 
                 json.dump({"job": os.environ["SLURM_JOB_ID"], "checkpoint": str(path.resolve())}, file)
             signal.pause()
 
-    runner.save_checkpoint = save_and_wait
+    loop.save_checkpoint = save_and_wait
 """
 
 
@@ -63,14 +64,20 @@ def requeue_one(half_way: Path, campaign: subprocess.Popen[bytes]) -> tuple[str,
     said = wait_for(lambda: json.loads(text_of(half_way)), ended=lambda: campaign.poll() is not None)
     subprocess.run(["scontrol", "requeue", said["job"]], check=True)
     checkpoint = Path(said["checkpoint"])
-    run, (task, method) = checkpoint.parents[3], checkpoint.parent.parts[-2:]
-    return said["job"], run / "logs/train" / task / method / f"{checkpoint.stem}.log"
+    files = layout.JobFiles(checkpoint.parents[3], *layout.group_place(checkpoint))
+    assert files.checkpoint == checkpoint
+    return said["job"], files.log("train")
 
 
-def records(folder: Path) -> dict[str, RunRecord]:
+def records(results: Path) -> dict[str, RunRecord | EvaluationRecord]:
     """All records by name, without the code version: one checkout is not the other."""
-    files = folder.rglob("runs/*/*/seed*.json")
-    return {str(file.relative_to(folder)): dataclasses.replace(load_record(file), code={}) for file in files}
+    folders = [results, *layout.ablation_folders(results)]
+    runs = {file: load_run(file) for folder in folders for file in layout.run_files(folder)}
+    judged = {file: load_evaluations(file) for folder in folders for file in layout.evaluation_files(folder)}
+    return {
+        str(file.relative_to(results)): dataclasses.replace(record, code={})
+        for file, record in {**runs, **judged}.items()
+    }
 
 
 def tables(folder: Path) -> dict[str, bytes]:
@@ -109,9 +116,11 @@ def test_slurm_with_a_requeued_job_and_a_local_run_give_the_same_bytes(
     assert campaign.returncode == 0, text_of(logs["cluster"])
     assert "Restarts=1" in jobs
     assert set(states) == {"COMPLETED"}
-    assert "going on from step" in log.read_text(encoding="utf-8")
+    assert "resuming from step" in log.read_text(encoding="utf-8")
     for file in cluster.rglob("logs/train/*/*/*.log"):
         assert "Slurm assigned" in file.read_text(encoding="utf-8"), file
+    for file in cluster.rglob("logs/evaluate/*/*/*.log"):
+        assert "Slurm assigned" not in file.read_text(encoding="utf-8"), file
 
     assert records(cluster / RESULTS) == records(local / RESULTS)
     assert len(records(local / RESULTS)) > 0
