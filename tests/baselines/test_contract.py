@@ -63,7 +63,7 @@ def test_contract(
     assert jax.eval_shape(agent.act, state, batch.observation[0], key).shape == (2,)
     assert jax.eval_shape(agent.act, state, batch.observation[None], key).shape == (1, 4, 2)
 
-    # Updates: finite at terminals and elsewhere; slow copies move by Polyak averaging and nothing else.
+    # Updates: finite at terminals and elsewhere; target networks move by Polyak averaging and nothing else.
     losses = {}
     for terminal in (0.0, 1.0):
         new, metrics = one_step(make_batch(spec, terminal=terminal))
