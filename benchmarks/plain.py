@@ -27,7 +27,7 @@ def plain_flow_map(
     noise: Array,
     num_steps: int,
     *,
-    solver: flow.Solver = "euler",
+    solver: str = "euler",
     time_power: float = 1.0,
     end_time: float | Array = 1.0,
     clip_range: flow.ClipRange | None = None,

@@ -1,4 +1,4 @@
-"""What holds for every test: JAX on the CPU, nothing remembered from earlier runs, no window opened."""
+"""What holds for every test: JAX on the CPU, types of core checked, nothing remembered, no window opened."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
 os.environ["MPLBACKEND"] = "agg"
 
 import pytest
+from jaxtyping import install_import_hook
+
+# From here on every function of pcbf_core is called with what its annotations say, shapes included.
+install_import_hook("pcbf_core", "checked_types.checked")
 
 
 @pytest.fixture(scope="session")

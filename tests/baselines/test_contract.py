@@ -64,7 +64,7 @@ def check_contract(name: str, kind: str, settings: dict[str, Any]) -> None:
     assert jax.eval_shape(agent.act, state, batch.observation[0], key).shape == (2,)
     assert jax.eval_shape(agent.act, state, batch.observation[None], key).shape == (1, 4, 2)
 
-    # Updates: finite at terminals and elsewhere; slow copies move by Polyak averaging and nothing else.
+    # Updates: finite at terminals and elsewhere; target networks move by Polyak averaging and nothing else.
     losses = {}
     for terminal in (0.0, 1.0):
         new, metrics = one_step(random_batch(spec, terminal=terminal))

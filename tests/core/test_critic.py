@@ -72,7 +72,7 @@ def test_the_second_member_affects_scores():
     assert float(jnp.abs(score - other).min()) > 0
 
 
-def test_the_slow_copy_follows_the_parameters_after_the_step():
+def test_the_target_network_follows_the_parameters_after_the_step():
     critic = PCBFCritic(PCBFCriticConfig(hidden_sizes=(16,), polyak_rate=0.25), SPEC)
     old = critic.init(jax.random.key(0))
     new, _ = jax.jit(critic.update)(old, batch(), jax.random.key(1))

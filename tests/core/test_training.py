@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pcbf_core import PCBFCritic, PCBFCriticConfig, Transition, init_many, train_chunk
+from pcbf_core import LearnerState, PCBFCritic, PCBFCriticConfig, Transition, init_many, train_chunk
 from pcbf_core.learner import held_then_decayed
 from pcbf_core.mrp import MRPS
 from pcbf_core.training import Dataset
@@ -103,13 +103,15 @@ class Ledger:
     action_reuse: int
 
     def init(self, key):
-        return {"step": jnp.zeros((), jnp.int32)}
+        return LearnerState(params={"step": jnp.zeros((), jnp.int32)}, target_params={}, opt_state=())
 
     def prepare(self, state, batch, key):
-        return batch.replace(next_action=jnp.full(batch.reward.shape, state["step"]))
+        return batch.replace(next_action=jnp.full(batch.reward.shape, state.params["step"]))
 
     def learn(self, state, batch, key):
-        return {"step": state["step"] + 1}, {"rows": batch.reward, "prepared": batch.next_action, "step": state["step"]}
+        step = state.params["step"]
+        books = {"rows": batch.reward, "prepared": batch.next_action, "step": step}
+        return state.replace(params={"step": step + 1}), books
 
     def update(self, state, batch, key):
         return self.learn(state, self.prepare(state, batch, key), key)
@@ -122,7 +124,7 @@ def test_a_prepared_transition_serves_the_asked_number_of_steps_and_is_never_old
     learner = Ledger(action_reuse=3)
     states = jax.vmap(learner.init)(keys)
     states, books = train_chunk(learner, states, source, keys, num_steps=9 + 9 + 4, batch_size=8)
-    np.testing.assert_array_equal(states["step"], 22)
+    np.testing.assert_array_equal(states.params["step"], 22)
     assert books["rows"].shape == (2, 22, 8)
     for rows in np.asarray(books["rows"]):
         for start in (0, 9):  # two whole rounds: three passes, each over the same three batches

@@ -18,6 +18,7 @@ from pcbf_core.learner import LearnerConfig, LearnerState, fresh_state, gradient
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
 
+@runtime_checkable
 class Learner(Protocol):
     """What the training loop needs."""
 
@@ -38,12 +39,14 @@ class PreparingLearner(Learner, Protocol):
     def learn(self, state: LearnerState, batch: Transition, key: Array) -> tuple[LearnerState, Metrics]: ...
 
 
+@runtime_checkable
 class Agent(Learner, Protocol):
     """A learner that acts."""
 
     def act(self, state: LearnerState, observation: Array, key: Array) -> Array: ...
 
 
+@runtime_checkable
 class ReturnSampler(Protocol):
     """A learner with a return distribution; what toys and figures ask for."""
 
@@ -52,6 +55,7 @@ class ReturnSampler(Protocol):
     ) -> Array: ...
 
 
+@runtime_checkable
 class BatchSource(Protocol):
     """Where batches come from: a dataset on device or a process simulated in JAX. A pytree."""
 

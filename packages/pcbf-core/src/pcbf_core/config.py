@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 def check_range(
     name: str,
-    value: float,
+    value: object,
     *,
     above: float | None = None,
     at_least: float | None = None,
@@ -34,7 +34,7 @@ def check_range(
         raise ValueError(f"`{name}={value}` is out of range; it must be {allowed}.")
 
 
-def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     """Raise unless `value` is one of `choices`; suggest the nearest."""
     choices = list(choices)
     if value not in choices:

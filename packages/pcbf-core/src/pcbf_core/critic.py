@@ -18,7 +18,7 @@ from pcbf_core.released import ReleasedCriticConfig, compiled_pair, first_member
 from pcbf_core.targets import optimal_control_weight, velocity_target
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
-ControlWeight = float | Literal["optimal"] | Callable[[Array], Array]
+ControlWeight = float | Literal["optimal"] | Callable[[Array], Array | float]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def path_coupled_pair(
     reward: Array,
     terminal: Array,
     discount: float,
-    control_weight: Array,
+    control_weight: Array | float,
 ) -> tuple[Array, Array]:
     """Input and regression target (Z^s_t, u^λ_t) of one transition, as in the loop of alg:pcbf-train.
 
@@ -125,7 +125,7 @@ class PCBFCritic(FlowCritic):
         aggregation = self.config.successor_aggregation
         return self.flow_at(trained, observation, action, aggregation=aggregation, for_gradient=for_gradient)
 
-    def control_weight(self, flow_time: Array, coefficients: Mapping[str, Array]) -> Array:
+    def control_weight(self, flow_time: Array, coefficients: Mapping[str, Array]) -> Array | float:
         """λ at a flow time: the constant, λ*(t), or the caller's own function."""
         weight = self.config.control_weight
         if callable(weight):

@@ -53,7 +53,7 @@ def _stepping(
     noise: Array,
     num_steps: int,
     *,
-    solver: Solver,
+    solver: str,
     time_power: float,
     end_time: float | Array,
     clip_range: ClipRange | None,
@@ -77,7 +77,7 @@ def flow_map(
     noise: Float[Array, "*shape"],
     num_steps: int,
     *,
-    solver: Solver = "euler",
+    solver: str = "euler",
     time_power: float = 1.0,
     end_time: float | Array = 1.0,
     clip_range: ClipRange | None = None,
@@ -88,7 +88,7 @@ def flow_map(
       velocity: function of flow time and point; the time arrives as a scalar, or with the shape of `end_time`.
       noise: where the trajectories start.
       num_steps: number of steps N; midpoint and Heun evaluate the field twice per step.
-      solver: "euler" (first order), "midpoint" or "heun" (second order).
+      solver: one of `SOLVERS`: "euler" (first order), "midpoint" or "heun" (second order).
       time_power: exponent of the time grid, see `flow_times`; 1 is uniform.
       end_time: flow time at which to stop; an array broadcasts against `noise`.
       clip_range: bounds applied to the point after every step; None for no bounds.
@@ -105,7 +105,7 @@ def flow_trajectory(
     noise: Float[Array, "*shape"],
     num_steps: int,
     *,
-    solver: Solver = "euler",
+    solver: str = "euler",
     time_power: float = 1.0,
     end_time: float | Array = 1.0,
     clip_range: ClipRange | None = None,

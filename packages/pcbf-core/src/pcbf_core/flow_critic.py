@@ -10,7 +10,7 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jaxtyping import Array, Float
 
 from pcbf_core.config import check_choice, check_range
 from pcbf_core.encoders import observation_encoder
@@ -84,20 +84,26 @@ class ReturnFlow:
     aggregation: Aggregation
     clip_range: tuple[float, float] | None
 
-    def member_velocities(self, flow_time: Array, point: Array) -> Array:
-        """v(t, z | s, a) of every member, (members, *batch, samples), at points (*batch, samples) common to them."""
+    def member_velocities(
+        self, flow_time: Float[Array, "*batch samples"], point: Float[Array, "*batch samples"]
+    ) -> Float[Array, "members *batch samples"]:
+        """v(t, z | s, a) of every member at points common to them."""
         return self.velocities(flow_time[None], self._for_members(point))
 
-    def velocity(self, flow_time: Array, point: Array) -> Array:
-        """The velocity on which the members agree, (*batch, samples)."""
+    def velocity(
+        self, flow_time: Float[Array, "*batch samples"], point: Float[Array, "*batch samples"]
+    ) -> Float[Array, "*batch samples"]:
+        """The velocity on which the members agree."""
         return self._agreed(self.member_velocities(flow_time, point))
 
     def returns(self, noise: Array, num_flow_steps: int | None = None) -> Array:
         """Terminal returns ψ¹(x_0 | s, a), (*batch, samples), for noise (samples,) or (*batch, samples)."""
         return self._agreed(self._flow(self._for_members(noise), num_flow_steps, end_time=1.0))
 
-    def points(self, noise: Array, flow_time: Array) -> Array:
-        """The flow of `noise` stopped at `flow_time` (*batch, samples), same shape."""
+    def points(
+        self, noise: Float[Array, "*batch #samples"], flow_time: Float[Array, "*batch samples"]
+    ) -> Float[Array, "*batch samples"]:
+        """The flow of `noise` stopped at `flow_time`."""
         start = jnp.broadcast_to(noise, (*self.shape, flow_time.shape[-1]))
         return self._agreed(self._flow(start, None, end_time=flow_time[None]))
 
@@ -196,8 +202,10 @@ class FlowCritic(ABC):
             polyak_rate=self.config.polyak_rate,
         )
 
-    def draw(self, key: Array, batch: Transition) -> tuple[Array, Array]:
-        """Noise (batch, 1) and flow times (batch, times) for the loss on `batch`."""
+    def draw(
+        self, key: Array, batch: Transition
+    ) -> tuple[Float[Array, "batch 1"], Float[Array, "batch {self.config.num_flow_times}"]]:
+        """Noise and flow times for the loss on `batch`, see `noise_and_times`."""
         return noise_and_times(
             key,
             batch.reward.shape[0],

@@ -62,7 +62,7 @@ class LearnerConfig:
 
     @property
     def coefficients(self) -> dict[str, float]:
-        """Scalars of the loss that a sweep may vary without compiling again; settings that are no numbers are none."""
+        """Scalars of the loss that a sweep may vary without compiling again: `coefficient_names` that are numbers."""
         values = {name: getattr(self, name) for name in self.coefficient_names}
         return {name: value for name, value in values.items() if isinstance(value, int | float)}
 

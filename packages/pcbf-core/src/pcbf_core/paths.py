@@ -5,36 +5,34 @@ All arguments broadcast, so the same functions serve one transition and a batch.
 
 from __future__ import annotations
 
-from jaxtyping import Array, Float
+from pcbf_core.types import Real
 
 
-def successor_point(
-    *, noise: Float[Array, "..."], successor_return: Float[Array, "..."], flow_time: Float[Array, "..."]
-) -> Float[Array, "..."]:
+def successor_point(*, noise: Real, successor_return: Real, flow_time: Real) -> Real:
     """Point of the successor path, Z^{s'}_t = (1-t) X_0 + t X' (eq:succ-path)."""
     return (1 - flow_time) * noise + flow_time * successor_return
 
 
 def current_point(
     *,
-    noise: Float[Array, "..."],
-    successor_return: Float[Array, "..."],
-    reward: Float[Array, "..."],
-    flow_time: Float[Array, "..."],
-    effective_discount: Float[Array, "..."],
-) -> Float[Array, "..."]:
+    noise: Real,
+    successor_return: Real,
+    reward: Real,
+    flow_time: Real,
+    effective_discount: Real,
+) -> Real:
     """Point of the current path, Z^s_t = (1-t) X_0 + t (R + γ̃ X') (eq:current-path)."""
     return (1 - flow_time) * noise + flow_time * (reward + effective_discount * successor_return)
 
 
 def current_point_from_successor(
     *,
-    noise: Float[Array, "..."],
-    successor_return: Float[Array, "..."],
-    reward: Float[Array, "..."],
-    flow_time: Float[Array, "..."],
-    effective_discount: Float[Array, "..."],
-) -> Float[Array, "..."]:
+    noise: Real,
+    successor_return: Real,
+    reward: Real,
+    flow_time: Real,
+    effective_discount: Real,
+) -> Real:
     """The same point written with the successor's, t R + γ̃ Z^{s'}_t + (1-t)(1-γ̃) X_0 (eq:lambda_path_alt)."""
     successor = successor_point(noise=noise, successor_return=successor_return, flow_time=flow_time)
     anchor = (1 - flow_time) * (1 - effective_discount) * noise
@@ -43,12 +41,12 @@ def current_point_from_successor(
 
 def uncorrected_point(
     *,
-    noise: Float[Array, "..."],
-    successor_return: Float[Array, "..."],
-    reward: Float[Array, "..."],
-    flow_time: Float[Array, "..."],
-    effective_discount: Float[Array, "..."],
-) -> Float[Array, "..."]:
+    noise: Real,
+    successor_return: Real,
+    reward: Real,
+    flow_time: Real,
+    effective_discount: Real,
+) -> Real:
     """Point of the pointwise Bellman path, Z^D_t = R + γ̃ Z'_t (eq:pointwise_uncorrected_path).
 
     It ends at the Bellman target but starts at R + γ̃ X_0 instead of X_0: no flow-matching path.

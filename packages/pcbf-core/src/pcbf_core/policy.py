@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jaxtyping import Array, Float
 
 from pcbf_core.config import check_choice, check_range
 from pcbf_core.flow import SOLVERS, Solver, flow_map
@@ -98,8 +98,8 @@ class Proposal:
         prediction = self.role.at(params, observation)(point, flow_time)
         return jnp.mean((prediction - (action - noise)) ** 2)
 
-    def flow(self, params: PyTree, observation: Array, noise: Array) -> Array:
-        """Actions in [-1, 1] that the flow makes of `noise` (*batch, action_dim).
+    def flow(self, params: PyTree, observation: Array, noise: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
+        """Actions in [-1, 1] that the flow makes of `noise`.
 
         Batch axes of the observation broadcast against those of the noise; its part of the network is
         computed once for all Euler steps and candidates.
@@ -141,7 +141,9 @@ class Proposal:
         return best_candidate(candidates, score(over_candidates(observation, self.spec), candidates, score_key))
 
 
-def best_candidate(candidates: Array, scores: Array) -> Array:
-    """The candidate of highest score, (*batch, action_dim), from (*batch, K, action_dim) and (*batch, K)."""
+def best_candidate(
+    candidates: Float[Array, "*batch K dim"], scores: Float[Array, "*batch K"]
+) -> Float[Array, "*batch dim"]:
+    """The candidate of highest score."""
     best = jnp.argmax(scores, axis=-1)[..., None, None]
     return jnp.take_along_axis(candidates, best, axis=-2)[..., 0, :]

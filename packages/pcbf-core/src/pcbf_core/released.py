@@ -1,7 +1,7 @@
-"""What imitates the code in the paper's repository where it differs from the paper; nothing else depends on it.
+"""What imitates the code in the paper's repository where it differs from the paper; nothing else lives here.
 
-The repository holds two forms: "released" is its source, "compiled" older code that it carries as bytecode. Each
-difference is a setting; `VARIANTS` names the settings of each form (docs/deviations.md tells them apart).
+The repository holds two forms: "released" is its source, "compiled" older code of which it keeps compiled files
+only. Each difference is a setting; `VARIANTS` names those of each form, docs/deviations.md says why they differ.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def blended_pair(
     reward: Array,
     terminal: Array,
     discount: float,
-    control_weight: Array,
+    control_weight: Array | float,
     lambda_scale: LambdaScale,
 ) -> tuple[Array, Array]:
     """Input and regression target of the forms compiled into the paper's repository, see `ReleasedCriticConfig`.

@@ -22,6 +22,7 @@ from scipy.stats import norm
 
 from pcbf_core.flow import Velocity, flow_times, flow_trajectory
 from pcbf_core.targets import optimal_control_weight
+from pcbf_core.types import Values
 
 __all__ = [
     "SuccessorVelocity",
@@ -49,7 +50,6 @@ __all__ = [
     "successor_velocity_slope",
 ]
 
-Values = NDArray[np.float64]
 SuccessorVelocity = Callable[[float, Values, NDArray[np.integer]], Values]  # v̄(t, z', s')
 
 _TAIL = 9.0  # standard deviations; the normal mass beyond is below 1e-18
@@ -332,7 +332,7 @@ def corrected_residual(
     reward: Float[Array, " #batch"],
     discount: float | Float[Array, " #batch"],
     num_flow_steps: int,
-) -> Float[Array, " steps+1"]:
+) -> Float[Array, " {num_flow_steps}+1"]:
     """Corrected Bellman residual r_corr(t, N) at the N+1 grid times t = i/N (eq:rcorr).
 
         r_corr = E| Ẑ^s_t - (t R + γ̃ Ẑ^{s'}_t + (1-t)(1-γ̃) X_0) |

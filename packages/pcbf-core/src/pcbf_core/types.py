@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from flax import struct
 from jax import Array
+from jaxtyping import Float, Float64
+from numpy.typing import NDArray
 
 PyTree = Any
 Metrics = Mapping[str, Array]
+
+if TYPE_CHECKING:
+    Real = Any
+    Values = NDArray[np.float64]
+else:  # what a type checker cannot tell apart is checked during tests
+    Real = Float[Any, "..."] | float
+    """Real numbers in an array of any library, or one number: what a formula works on."""
+    Values = Float64[Any, "..."]
+    """NumPy's double precision; a result without axes is a scalar."""
 
 
 class Transition(struct.PyTreeNode):

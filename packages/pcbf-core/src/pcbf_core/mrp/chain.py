@@ -11,7 +11,8 @@ import numpy as np
 from jax import Array
 
 from pcbf_core.mrp.base import MarkovRewardProcess
-from pcbf_core.mrp.laws import DiscreteLaw, Values, reward_count_law
+from pcbf_core.mrp.laws import DiscreteLaw, reward_count_law
+from pcbf_core.types import Values
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
-Values = NDArray[np.float64]
+from pcbf_core.types import Values
 
 
+@runtime_checkable
 class ReturnLaw(Protocol):
     """A probability law on the line that is known exactly, or up to `truncation_error` in W1."""
 
