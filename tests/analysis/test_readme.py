@@ -12,7 +12,7 @@ from pcbf_records import layout
 from .run_fixtures import REPOSITORY as ROOT
 
 PUBLISHED = ROOT / layout.published_folder("laptop")
-README = README
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 KEYS = ["env", "state", "method", "coefficient"]
 NUMBERS = r" \| ([\d.]+)" * 5
 ROWS = re.findall(
