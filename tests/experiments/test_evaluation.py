@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from dataclasses import replace
 
 import jax
 import numpy as np
 import pytest
 
-from pcbf_baselines.datasets.tasks import find_task
-from pcbf_baselines.evaluation import (
-    EvaluationSettings,
-    Game,
-    SimulatorPool,
-    environment_spec,
-    episode_seed,
-    evaluate,
-    play,
-    record_video,
-    return_panel,
-    score,
-)
-from pcbf_baselines.wrappers import EnvironmentSpec, make_environment
 from pcbf_core.types import TaskSpec
+from pcbf_experiments.data.scaling import Scaling
+from pcbf_experiments.evaluation import EvaluationSettings, Evaluator, episode_seed, play
+from pcbf_experiments.running.snapshot import Snapshot
+from pcbf_experiments.simulators import SimulatorPool, SimulatorSpec, StepResult, StopOnDrop, make_simulator
+from pcbf_experiments.suites import suite_of
+from pcbf_experiments.tasks import find_task
+from pcbf_experiments.video import record_video, return_panel
 
-sys.path.insert(0, str(Path(__file__).parent))
-from test_make_local import renders  # noqa: F401 - a fixture
-from tiny import TinyAgent, TinyConfig
+from .tiny import TinyAgent, TinyConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the simulators
 POINT = find_task("pointmaze-teleport-navigate-singletask-task1-v0")
@@ -39,8 +30,8 @@ def play_with(task, shape, actions, num_workers, num_slots=2, num_episodes=3, li
     agent = TinyAgent(TinyConfig(), TaskSpec(observation_shape=shape, action_dim=actions))
     state = agent.init(jax.random.key(0))
     settings = EvaluationSettings(num_episodes, num_slots, episode_limit=limit)
-    with SimulatorPool(environment_spec(task, settings), num_slots, num_workers) as pool:
-        return evaluate(agent, state, task, pool, num_episodes=num_episodes, step=7)
+    with Evaluator(task, settings, num_workers) as evaluator:
+        return evaluator(agent, state, Scaling(), step=7)
 
 
 def test_seeds_belong_to_task_and_episode():
@@ -66,17 +57,22 @@ def test_playing_leaves_numpys_generator_alone():
 
 
 @pytest.mark.parametrize(
-    "environment", ["cube-single-singletask-task1-v0", "pointmaze-teleport-singletask-task1-v0", "AdroitHandPen-v1"]
+    "spec",
+    [
+        SimulatorSpec("cube-single-singletask-task1-v0", registered_by="ogbench"),
+        SimulatorSpec("pointmaze-teleport-singletask-task1-v0", registered_by="ogbench"),
+        SimulatorSpec("AdroitHandPen-v1", registered_by="gymnasium_robotics", wrappers=(StopOnDrop,)),
+    ],
+    ids=lambda spec: spec.id,
 )
-def test_an_episode_depends_on_its_seed_alone(environment):
+def test_an_episode_depends_on_its_seed_alone(spec):
     """Not on earlier episodes, not on the simulator, not on NumPy's generator."""
-    spec = EnvironmentSpec(environment, hand="pen" if "Adroit" in environment else None)
 
     def episode(env, seed):
         actions = np.random.default_rng(0).uniform(-1, 1, (12, *env.action_space.shape))
         return np.array([env.reset(seed=seed)[0], *(env.step(action)[0] for action in actions)])
 
-    env, other = make_environment(spec), make_environment(spec)
+    env, other = make_simulator(spec), make_simulator(spec)
     first = episode(env, 1)
     assert not np.array_equal(episode(env, 2), first)
     np.random.seed(0)  # noqa: NPY002
@@ -97,8 +93,6 @@ class Script:
         self.order = iter(lengths)
 
     def ask(self, command, items):
-        from pcbf_baselines.wrappers import StepResult
-
         if command == "reset":
             for slot, _ in items:
                 self.left[slot] = next(self.order)
@@ -120,7 +114,7 @@ def test_slots_take_the_next_episode_and_every_step_is_counted():
         return np.full((3, 1), 2.0)
 
     games = play(Script(lengths), "t", act, 6)  # type: ignore[arg-type]
-    assert [game.episode for game in games] == list(range(6))
+    assert [game.number for game in games] == list(range(6))
     assert [game.length for game in games] == lengths
     assert [game.total for game in games] == [2.0 * length for length in lengths]
     assert seen[0] == ([0, 1, 2], [0, 0, 0]) and seen[1] == ([0, 1, 3], [1, 1, 0])
@@ -131,23 +125,33 @@ def test_fewer_episodes_than_slots():
     assert [game.length for game in games] == [2, 1]
 
 
+def test_a_worker_that_dies_or_fails_is_told():
+    dead = SimulatorSpec(suite_of(POINT).simulator(POINT).id, registered_by="ogbench", wrappers=(sys.exit,))
+    with SimulatorPool(dead, 2, num_workers=2) as pool, pytest.raises(ChildProcessError, match="enough memory"):
+        pool.ask("reset", [(0, 1), (1, 2)])
+    with (
+        SimulatorPool(suite_of(POINT).simulator(POINT), 2, num_workers=2) as pool,
+        pytest.raises(ChildProcessError, match="a simulator failed: .*out of range"),
+    ):
+        pool.ask("step", [(7, np.zeros(2))])
+
+
 def test_scores():
-    assert score(CUBE, Game(0, np.zeros(1), 10, -9.0, 1.0)) == 100
-    assert score(DOOR, Game(0, np.zeros(1), 200, 2880.5693087298737, 0.0)) == pytest.approx(100)
+    assert suite_of(CUBE).score(CUBE, -9.0, 1.0) == 100 and suite_of(CUBE).score(CUBE, -9.0, 0.0) == 0
+    assert suite_of(DOOR).score(DOOR, 2880.5693087298737, 0.0) == pytest.approx(100)
 
 
 def test_success_timing_reaches_the_simulator():
     for timing in ("pre", "post"):
-        spec = environment_spec(CUBE, EvaluationSettings(success_timing=timing))
-        env = make_environment(spec)
+        spec = suite_of(CUBE).simulator(CUBE, success_timing=timing)
+        env = make_simulator(spec)
         assert env.unwrapped._success_timing == timing  # type: ignore[attr-defined]
         assert env.spec is not None and env.spec.max_episode_steps == 200
         env.close()
 
 
 def test_adroit_corrections_in_the_simulator():
-    spec = environment_spec(PEN, EvaluationSettings())
-    pen = make_environment(spec)
+    pen = make_simulator(suite_of(PEN).simulator(PEN))
     observation, _ = pen.reset(seed=0)
     still = np.zeros(24)
     lengths = 0
@@ -156,7 +160,7 @@ def test_adroit_corrections_in_the_simulator():
         observation, _, terminated, truncated, _ = pen.step(still)
         lengths += 1
     assert lengths <= 100 and terminated == (observation[26] < 0.075)
-    door = make_environment(environment_spec(DOOR, EvaluationSettings()))
+    door = make_simulator(suite_of(DOOR).simulator(DOOR))
     door.reset(seed=0)
     observation, reward, *_ = door.step(np.zeros(28))
     data = door.unwrapped
@@ -174,15 +178,19 @@ def test_panel_shows_bars_where_the_returns_are():
 
 
 @pytest.mark.slow
-def test_video(renders, tmp_path):  # noqa: F811
-    agent = TinyAgent(TinyConfig(), TaskSpec(observation_shape=(2,), action_dim=2))
-    state = agent.init(jax.random.key(0))
+def test_video(renderer, tmp_path):
+    spec = TaskSpec(observation_shape=(2,), action_dim=2, return_range=(-2.0, 0.0))
+    agent = TinyAgent(TinyConfig(), spec)
+    snapshot = Snapshot(agent, agent.init(jax.random.key(0)), spec, Scaling(), {}, 0, 0)
     settings = EvaluationSettings(1, 1, episode_limit=3)
     path = tmp_path / "episode.gif"
-    assert record_video(agent, state, POINT, path, settings=settings, return_range=(-2.0, 0.0)) == 3
+    assert record_video(snapshot, POINT, path, settings=settings) == 3
     import imageio.v3 as imageio
 
     frames = imageio.imread(path)
     assert frames.shape[0] == 3 and frames.shape[2] == 2 * frames.shape[1]
     with pytest.raises(ValueError, match="neither"):
-        record_video(agent, state, POINT, tmp_path / "episode.avi", settings=settings)
+        record_video(snapshot, POINT, tmp_path / "episode.avi", settings=settings)
+    plain = replace(snapshot, spec=replace(spec, return_range=None))  # no range, no picture of returns
+    record_video(plain, POINT, path, settings=settings)
+    assert imageio.imread(path).shape[2] == frames.shape[1]

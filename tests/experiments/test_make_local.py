@@ -4,41 +4,41 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pcbf_baselines.cli import data_main
-from pcbf_baselines.datasets import load, load_rows
-from pcbf_baselines.datasets.download import DatasetError, check_file, local_mark
-from pcbf_baselines.datasets.make_local import LocalSettings, make_local, policy_mean
-from pcbf_baselines.datasets.tasks import find_task
-from pcbf_baselines.datasets.verify import STATE_SHAPES, failed, verify
-from pcbf_baselines.wrappers import EnvironmentSpec, make_environment
+from pcbf_experiments.cli.data import main
+from pcbf_experiments.data.download import DatasetError, check_file, local_mark
+from pcbf_experiments.data.loading import load_task
+from pcbf_experiments.data.local import LocalSettings
+from pcbf_experiments.data.make_adroit import POLICIES_VARIABLE, find_policies, policy_mean
+from pcbf_experiments.data.rows import Rows
+from pcbf_experiments.data.verify import failed, verify
+from pcbf_experiments.simulators import SimulatorSpec, make_simulator
+from pcbf_experiments.suites import suite_of
+from pcbf_experiments.tasks import find_task
+
+from .policies import random_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the simulators
 CUBE = "cube-single-play-singletask-task1-v0"
 POINT = "pointmaze-medium-navigate-singletask-task1-v0"
 ROOT = Path(__file__).parents[2]
-POLICIES = Path(os.environ.get("PCBF_ADROIT_POLICIES", ROOT.parent / "shared" / "adroit_policies"))
+POLICIES = Path(os.environ.get(POLICIES_VARIABLE, ROOT.parent / "shared" / "adroit_policies"))
 SMALL = LocalSettings(num_episodes=2, num_validation_episodes=1, episode_length=30)
 
 
-def make(task: str, folder: Path, settings: LocalSettings = SMALL, **options) -> list[Path]:
-    return make_local(find_task(task), folder, settings, progress=False, **options)
+def make(name: str, folder: Path, settings: LocalSettings = SMALL, **options) -> list[Path]:
+    task = find_task(name)
+    how = {"num_workers": 1, "overwrite": False, "progress": False, **options}
+    return suite_of(task).make_local(task, folder, settings, **how)
 
 
-@pytest.fixture(scope="module")
-def renders() -> None:
-    """Skips where no image can be rendered, in another process because a failing EGL can end it."""
-    code = "import mujoco; m = mujoco.MjModel.from_xml_string('<mujoco/>'); mujoco.Renderer(m, 8, 8).render()"
-    environment = {**os.environ, "MUJOCO_GL": "egl"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"no EGL renderer: {done.stderr.strip().splitlines()[-1:]}")
+def rows_of(name: str, folder: Path) -> Rows:
+    task = find_task(name)
+    return suite_of(task).load_rows(task, folder)[0]
 
 
 def test_same_seed_gives_the_same_bytes_with_any_number_of_processes(tmp_path):
@@ -64,10 +64,10 @@ def test_arm_data_pass_every_check_and_repeat(tmp_path):
 def test_stored_states_replay_to_the_stored_observations(tmp_path):
     """Open loop from the first stored state, the recorded actions lead through the recorded observations."""
     make(CUBE, tmp_path)
-    rows, _ = load_rows(find_task(CUBE), tmp_path)
+    rows = rows_of(CUBE, tmp_path)
     with np.load(tmp_path / "ogbench" / "cube-single-play-v0.npz") as arrays:
         qpos, qvel = arrays["qpos"].astype(np.float64), arrays["qvel"].astype(np.float64)
-    env = make_environment(EnvironmentSpec("cube-single-singletask-task1-v0"))
+    env = make_simulator(SimulatorSpec("cube-single-singletask-task1-v0", registered_by="ogbench"))
     env.reset(seed=0)
     env.unwrapped.set_state(qpos[0], qvel[0])  # type: ignore[attr-defined]
     for row in range(5):
@@ -82,7 +82,7 @@ def test_mark_is_inside_the_file_beside_it_and_in_the_info(tmp_path):
     mark = local_mark(file)
     assert mark is not None and mark["source"] == "local" and mark["dataset"] == "pointmaze-medium-navigate-v0"
     assert json.loads(file.with_name(file.name + ".json").read_text())["local"] == mark
-    _, _, info = load(POINT, data_dir=tmp_path)
+    info = load_task(POINT, data_dir=tmp_path).info
     assert info.plain()["source"] == "local" and info.plain()["details"]["local"] == mark
 
 
@@ -103,23 +103,23 @@ def test_nothing_is_overwritten_silently(tmp_path):
 def test_point_walks_along_the_shortest_path(tmp_path):
     """A whole episode passes several goals, so it visits many cells of the maze and never enters a wall."""
     make(POINT, tmp_path, LocalSettings(1, 1, 400))
-    rows, _ = load_rows(find_task(POINT), tmp_path)
+    rows = rows_of(POINT, tmp_path)
     cells = {tuple(np.round(position / 4).astype(int)) for position in rows.observation}
     assert len(cells) >= 8
 
 
 def test_command_line(tmp_path, capsys):
     options = ["--episodes", "1", "--length", "10", "--workers", "1", "--data-dir", str(tmp_path)]
-    assert data_main(["make-local", "pointmaze-medium-navigate-v0", *options]) == 0
-    assert data_main(["verify", POINT, "--data-dir", str(tmp_path)]) == 0
+    assert main(["make-local", "pointmaze-medium-navigate-v0", *options]) == 0
+    assert main(["verify", POINT, "--data-dir", str(tmp_path)]) == 0
     assert "terminal exactly at success" in capsys.readouterr().out
-    assert data_main(["fetch", POINT, "--source", str(tmp_path / "ogbench"), "--data-dir", str(tmp_path / "copy")]) == 0
+    assert main(["fetch", POINT, "--source", str(tmp_path / "ogbench"), "--data-dir", str(tmp_path / "copy")]) == 0
     assert "local" in capsys.readouterr().out
-    assert data_main(["make-local", POINT, *options]) == 1
+    assert main(["make-local", POINT, *options]) == 1
 
 
 @pytest.mark.slow
-def test_images_are_rendered_from_the_states_of_the_same_episodes(renders, tmp_path):
+def test_images_are_rendered_from_the_states_of_the_same_episodes(renderer, tmp_path):
     settings = LocalSettings(1, 1, 2)
     make(CUBE, tmp_path, settings)
     file = make("visual-cube-single-play-singletask-task1-v0", tmp_path, settings)[0]
@@ -137,20 +137,6 @@ def test_images_are_rendered_from_the_states_of_the_same_episodes(renders, tmp_p
     assert not failed(checks)
 
 
-def random_weights(folder: Path) -> Path:
-    """Folder with policies of random weights, in the form of trained ones; enough to make data."""
-    rng = np.random.default_rng(0)
-    for hand in ("pen", "door", "hammer", "relocate"):
-        dims, actions = STATE_SHAPES[hand]
-        sizes = {"w0": (8, dims), "b0": 8, "w1": (8, 8), "b1": 8, "w2": (actions, 8), "b2": actions}
-        arrays = {name: 0.3 * rng.standard_normal(size) for name, size in sizes.items()}
-        scales = {"in_shift": np.zeros(dims), "in_scale": np.ones(dims)}
-        scales |= {"out_shift": np.zeros(actions), "out_scale": np.ones(actions), "log_std": np.full(actions, -2.0)}
-        folder.mkdir(parents=True, exist_ok=True)
-        np.savez(folder / f"{hand}.npz", allow_pickle=False, **arrays, **scales)
-    return folder
-
-
 @pytest.mark.parametrize("task", ["door-expert-v1", "pen-cloned-v1"])
 def test_adroit_sets_load_through_minari(task, tmp_path):
     policies = POLICIES if POLICIES.is_dir() else random_weights(tmp_path / "policies")
@@ -159,9 +145,9 @@ def test_adroit_sets_load_through_minari(task, tmp_path):
     checks, info = verify(task, tmp_path)
     assert not failed(checks) and info.is_local and info.num_episodes == 2
     assert info.details["distance_sign_corrected"] is False
-    first, _ = load_rows(find_task(task), tmp_path)
+    first = rows_of(task, tmp_path)
     make(task, tmp_path / "again", settings, num_workers=1)
-    second, _ = load_rows(find_task(task), tmp_path / "again")
+    second = rows_of(task, tmp_path / "again")
     assert (first.observation == second.observation).all() and (first.reward == second.reward).all()
     with pytest.raises(DatasetError, match="exists"):
         make(task, tmp_path, settings)
@@ -169,14 +155,24 @@ def test_adroit_sets_load_through_minari(task, tmp_path):
     file, receipt = folder / "data" / "main_data.hdf5", folder / "pcbf.json"
     file.write_bytes(file.read_bytes()[:-1000])
     with pytest.raises(DatasetError, match="main_data.hdf5 is not the file .* Move .* away or delete it"):
-        load(task, data_dir=tmp_path)
+        load_task(task, data_dir=tmp_path)
     receipt.write_text("{")
     with pytest.raises(DatasetError, match=r"pcbf\.json cannot be read"):
-        load(task, data_dir=tmp_path)
+        load_task(task, data_dir=tmp_path)
     receipt.unlink()
     with pytest.raises(DatasetError, match="truncated or corrupt"):
-        load(task, data_dir=tmp_path)
+        load_task(task, data_dir=tmp_path)
     assert not receipt.exists()  # what cannot be read is not vouched for
+
+
+def test_policies_are_those_one_is_given_and_no_others(tmp_path, monkeypatch):
+    monkeypatch.delenv(POLICIES_VARIABLE, raising=False)
+    with pytest.raises(DatasetError, match=rf"pass --policies FOLDER or set {POLICIES_VARIABLE}"):
+        find_policies()
+    monkeypatch.setenv(POLICIES_VARIABLE, str(tmp_path))
+    assert find_policies() == tmp_path
+    (tmp_path / "mine").mkdir()
+    assert find_policies(tmp_path / "mine") == tmp_path / "mine"
 
 
 def test_policy_mean_is_a_tanh_network():

@@ -109,9 +109,6 @@ class Follow(gymnasium.Env):
         return self.shown
 
 
-gymnasium.register("Follow-v0", entry_point=Follow)
-
-
 class TinySuite(Suite):
     """Data that need no file, a simulator that takes no time, the return of an episode as its score."""
 
@@ -165,6 +162,8 @@ TASK = Task("tiny", "tiny-data", "tiny-domain", "tiny", discount=0.5, steps=60, 
 
 def register() -> None:
     """Let commands and registries know the method, the suite and the task."""
+    if "Follow-v0" not in gymnasium.registry:
+        gymnasium.register("Follow-v0", entry_point=Follow)
     register_method(METHOD)
     register_suite(TinySuite())
     register_task(TASK)

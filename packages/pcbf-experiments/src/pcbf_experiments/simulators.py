@@ -256,7 +256,7 @@ class SimulatorPool:
             shares[slot % self.num_workers].append((slot // self.num_workers, value))
         for connection, share in zip(self.connections, shares, strict=True):
             if share:
-                connection.send((command, share))
+                _send(connection, (command, share))
         answers = [iter(_receive(c) if share else ()) for c, share in zip(self.connections, shares, strict=True)]
         return [next(answers[slot % self.num_workers]) for slot, _ in items]
 
@@ -280,11 +280,21 @@ def _hang_up(connection: Any) -> None:
         pass
 
 
+DIED = "a simulator process died, see above if it could say why; is there enough memory for this many slots?"
+
+
+def _send(connection: Any, request: Any) -> None:
+    try:
+        connection.send(request)
+    except OSError as error:
+        raise ChildProcessError(DIED) from error
+
+
 def _receive(connection: Any) -> list[Any]:
     try:
         status, value = connection.recv()
-    except EOFError as error:
-        raise RuntimeError("a simulator process died; is there enough memory for this many slots?") from error
+    except (EOFError, OSError) as error:
+        raise ChildProcessError(DIED) from error
     if status == "error":
-        raise RuntimeError(f"a simulator failed: {value}")
+        raise ChildProcessError(f"a simulator failed: {value}")
     return value

@@ -170,7 +170,7 @@ def load_evaluations(path: Path | str) -> EvaluationRecord:
 def _read(path: Path, kind: str) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise _no_record(path, kind, error) from error
     if not isinstance(content, dict):
         raise _no_record(path, kind, f"it holds a {type(content).__name__}")

@@ -125,7 +125,7 @@ def load_toy_record(path: Path) -> ToyRecord:
     """The toy record at `<process>/<method>.npz`, with every array's shape checked."""
     process, method = path.parent.name, path.stem
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise RecordError(f"{_named(path)} is not a readable npz ({error}); {_remake(path)}") from error

@@ -147,7 +147,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise SnapshotError(f"{path} is not a whole safetensors file ({error}); {remedy}") from error
     try:
         header = json.loads(said or "")
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise SnapshotError(f"{path} is a safetensors file, but no snapshot of pcbf; pass another file.") from error
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         found = header.get("format") if isinstance(header, dict) else type(header).__name__
