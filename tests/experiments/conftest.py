@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+os.environ.setdefault("MUJOCO_GL", "egl")  # as the commands do; before a test brings MuJoCo
+
 from pcbf_records.sheets import Task
 
 from .tiny import TASK, registered

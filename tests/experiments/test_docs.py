@@ -7,7 +7,7 @@ import re
 import runpy
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
@@ -16,21 +16,22 @@ import numpy as np
 import pytest
 
 from pcbf_baselines import registry
-from pcbf_baselines.cli import data_main, evaluate_main, train_main
-from pcbf_baselines.datasets import tasks
-from pcbf_baselines.datasets.ogbench import SuccessTiming
-from pcbf_baselines.evaluation import EvaluationSettings
 from pcbf_baselines.registry import METHODS
-from pcbf_baselines.runner import RunSettings
-from pcbf_core import TaskSpec, Transition
-from pcbf_core.records import load_record
+from pcbf_experiments import plugins, tasks
+from pcbf_experiments.cli import data, evaluate, train
+from pcbf_experiments.evaluation import EvaluationSettings
+from pcbf_experiments.running.settings import RunSettings
+from pcbf_experiments.simulators import SuccessTiming
+from pcbf_experiments.suites import SUITES
+from pcbf_records.layout import JobFiles
+from pcbf_records.runs import EvaluationRecord, RunRecord, final_score, load_evaluations, load_run
 
-sys.path.insert(0, str(Path(__file__).parent))
-from test_contract import test_contract as check_contract
+from ..baselines.test_contract import check_contract
+from ..methods import TINY
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-COMMANDS = {"pcbf-data": data_main, "pcbf-train": train_main, "pcbf-evaluate": evaluate_main}
+COMMANDS = {"pcbf-data": data.main, "pcbf-train": train.main, "pcbf-evaluate": evaluate.main}
 
 
 def blocks(page: str, language: str = "python") -> list[str]:
@@ -54,16 +55,25 @@ def run_lines(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def playground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def playground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty current directory on Python's path; what is registered during the test is forgotten after it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(registry, "METHODS", dict(registry.METHODS))
-    monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
-    for module in ("best_of_q", "reach"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
-    tasks.load_plugins.cache_clear()
-    return tmp_path
+    before = [(known, dict(known)) for known in (METHODS, tasks.TASKS, SUITES)]
+    plugins.load_plugins.cache_clear()
+    yield tmp_path
+    for known, content in before:
+        known.clear()
+        known.update(content)
+    for module in ("best_of_q", "reach", "lines"):
+        sys.modules.pop(module, None)
+    plugins.load_plugins.cache_clear()
+
+
+def own_run(playground: Path, task: str, method: str) -> tuple[RunRecord, EvaluationRecord]:
+    """What the commands of a page left in results/own."""
+    files = JobFiles.of_seeds(playground / "results" / "own", task, method, [0])
+    return load_run(files.record(0)), load_evaluations(files.evaluations(0))
 
 
 @pytest.mark.slow
@@ -81,20 +91,13 @@ def test_adding_an_mrp(capsys: pytest.CaptureFixture[str]):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of the simulators
-def test_adding_a_method(
-    playground: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    tiny: dict[str, dict],
-    specs: dict[str, TaskSpec],
-    make_batch: Callable[..., Transition],
-):
+def test_adding_a_method(playground: Path, monkeypatch: pytest.MonkeyPatch):
     (playground / "best_of_q.py").write_text(blocks("adding-a-method.md")[0], encoding="utf-8")
     run_lines(blocks("adding-a-method.md", "sh")[0], monkeypatch)
-    record = load_record(next((playground / "results" / "own" / "runs").rglob("seed0.json")))
+    record, judged = own_run(playground, "pointmaze-medium-navigate-singletask-task1-v0", "best_of_q")
     assert (record.method, record.status, record.steps) == ("best_of_q", "finished", 20)
-    assert record.config["agent"]["num_candidates"] == 4 and "best_of_q" not in METHODS
-    settings = {"best_of_q": {**tiny["bc"], "num_candidates": 3}}
-    check_contract("best_of_q", "state", settings, specs, make_batch)
+    assert record.config["agent"]["num_candidates"] == 4 and final_score(record, judged) is not None
+    check_contract("best_of_q", "state", {**TINY["bc"], "num_candidates": 3})
 
 
 @pytest.mark.slow
@@ -105,11 +108,31 @@ def test_adding_a_task(playground: Path, monkeypatch: pytest.MonkeyPatch, capsys
     run_lines(blocks("adding-a-task.md", "sh")[0], monkeypatch)
     shown = capsys.readouterr().out
     assert "reach-noisy-v0" in shown and "NO" not in shown.split()
-    record = load_record(next((playground / "results" / "own" / "runs").rglob("seed0.json")))
+    record, judged = own_run(playground, "reach-noisy-v0", "iql")
     assert (record.task, record.status, record.dataset["num_episodes"]) == ("reach-noisy-v0", "finished", 60)
-    assert record.score is not None and record.score >= 60  # a random walk seldom gets there
-    assert data_main(["make-local", "reach-noisy-v0"]) == 1
+    score = final_score(record, judged)
+    assert score is not None and score >= 60  # a random walk seldom gets there
+    assert data.main(["make-local", "reach-noisy-v0"]) == 1
     assert "no generator" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_adding_a_suite(playground: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """One file: its task is listed, its data are made, checked, loaded and trained on, and the run is judged."""
+    (playground / "lines.py").write_text(blocks("adding-a-suite.md")[0], encoding="utf-8")
+    run_lines(blocks("adding-a-suite.md", "sh")[0], monkeypatch)
+    shown = capsys.readouterr().out
+    assert "line-random-v0: 400 transitions, 20 episodes" in shown and "NO" not in shown.split()
+    assert data.main(["list"]) == 0
+    assert "lines    state   line-random" in capsys.readouterr().out
+    record, judged = own_run(playground, "line-random-v0", "iql")
+    assert (record.status, record.steps, record.dataset["source"]) == ("finished", 300, "local")
+    assert record.config["spec"]["return_range"] == pytest.approx([-10, 0])
+    assert len(judged.evaluations[-1].scores) == 20
+    score = final_score(record, judged)
+    assert score is not None and score > -5  # at random it is about -8
+    assert data.main(["make-local", "line-random-v0"]) == 1
+    assert "--overwrite" in capsys.readouterr().err
 
 
 def test_a_plugin_that_cannot_be_imported_is_named(playground: Path, monkeypatch: pytest.MonkeyPatch):
@@ -117,7 +140,7 @@ def test_a_plugin_that_cannot_be_imported_is_named(playground: Path, monkeypatch
     with pytest.raises(ValueError, match=r"PCBF_PLUGINS names 'no_such_module'.*PYTHONPATH"):
         tasks.find_task("pen-cloned-v1")
     with pytest.raises(ValueError, match="PCBF_PLUGINS"):
-        registry.make_config("iql")
+        tasks.datasets()
 
 
 def test_names_are_not_taken_twice(playground: Path):
@@ -126,7 +149,14 @@ def test_names_are_not_taken_twice(playground: Path):
     with pytest.raises(ValueError, match="'pen-cloned-v1' exists"):
         tasks.register_task(dataclasses.replace(pen, steps=1))
     with pytest.raises(ValueError, match="needs the Gymnasium id"):
-        dataclasses.replace(pen, name="mine", kind="minari")
+        tasks.register_task(dataclasses.replace(pen, name="mine", suite="minari"))
+    with pytest.raises(ValueError, match="OGBench knows its simulators"):
+        tasks.register_task(dataclasses.replace(pen, name="mine", suite="ogbench", simulator="Mine-v0"))
+    with pytest.raises(ValueError, match="mine is no Adroit task"):
+        tasks.register_task(dataclasses.replace(pen, name="mine"))
+    with pytest.raises(ValueError, match="Did you mean 'minari'"):
+        tasks.register_task(dataclasses.replace(pen, name="mine", suite="minary"))
+    assert "mine" not in tasks.TASKS
     iql = METHODS["iql"]
     assert registry.register_method(iql) is iql
     with pytest.raises(ValueError, match="'iql' exists"):

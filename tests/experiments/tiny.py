@@ -121,7 +121,9 @@ class TinySuite(Suite):
 
     def load_rows(self, task: Task, data_dir: Path) -> tuple[Rows, DatasetInfo]:
         rng = np.random.default_rng(9)
-        observation = rng.normal(size=(60, 3)).astype(np.float32)
+        observation = (
+            (rng.normal(size=(10, 1, 3)) + 0.2 * rng.normal(size=(10, 6, 3))).astype(np.float32).reshape(60, 3)
+        )
         rows = Rows(
             observation=observation,
             action=np.tanh(observation[:, :2]),

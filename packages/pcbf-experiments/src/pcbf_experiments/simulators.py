@@ -164,9 +164,17 @@ class SimulatorSpec:
     options: tuple[tuple[str, Any], ...] = ()
 
 
+def render_without_screen() -> None:
+    """Have MuJoCo render without a screen, unless the user chose otherwise; it asks once, when it is imported.
+
+    Called before anything that brings MuJoCo is imported.
+    """
+    os.environ.setdefault("MUJOCO_GL", "egl")
+
+
 def make_simulator(spec: SimulatorSpec) -> gymnasium.Env:
     """The simulator that `spec` describes, seeded as a whole at every reset; it renders without a screen."""
-    os.environ.setdefault("MUJOCO_GL", "egl")  # before the import below brings MuJoCo
+    render_without_screen()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # packages warn of what our wrappers correct, and of Box precision
         if spec.registered_by is not None:

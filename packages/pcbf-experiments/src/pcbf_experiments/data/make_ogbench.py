@@ -9,7 +9,6 @@ state file.
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ import numpy as np
 
 from pcbf_experiments.data.download import MARK, DatasetError, local_mark, unreadable, write_receipt
 from pcbf_experiments.data.local import Episode, EpisodeJob, LocalSettings, collect, mark
-from pcbf_experiments.simulators import hold_action_space, own_generator
+from pcbf_experiments.simulators import hold_action_space, own_generator, render_without_screen
 from pcbf_records.files import atomic_write
 from pcbf_records.sheets import Task
 
@@ -103,7 +102,7 @@ def _official_type(name: str, array: np.ndarray) -> np.ndarray:
 @cache
 def _simulator(id: str, **options: Any) -> gymnasium.Env:
     """A simulator for generating, one per process and id."""
-    os.environ.setdefault("MUJOCO_GL", "egl")
+    render_without_screen()
     import ogbench  # noqa: F401 - registers its ids
 
     env = gymnasium.make(id, disable_env_checker=True, **options)

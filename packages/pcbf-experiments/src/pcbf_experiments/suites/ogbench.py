@@ -19,7 +19,14 @@ from pcbf_experiments.data.download import DatasetError, Source, check_file, des
 from pcbf_experiments.data.local import LocalSettings
 from pcbf_experiments.data.pixels import NUM_FRAMES
 from pcbf_experiments.data.rows import DatasetInfo, Rows, clip_actions, summarise
-from pcbf_experiments.simulators import FrameStack, SimulatorSpec, SuccessTiming, make_simulator, own_generator
+from pcbf_experiments.simulators import (
+    FrameStack,
+    SimulatorSpec,
+    SuccessTiming,
+    make_simulator,
+    own_generator,
+    render_without_screen,
+)
 from pcbf_experiments.suites.base import Suite
 from pcbf_records.files import atomic_write
 from pcbf_records.sheets import Task
@@ -186,6 +193,7 @@ def _labelled(task: Task, train: Path, digest: str) -> dict[str, np.ndarray]:
     """
     made_from = hashlib.sha256(f"{digest} {importlib.metadata.version('ogbench')}".encode()).hexdigest()
     labels = train.parent / "labels" / f"{task.name}-{made_from[:16]}.npz"
+    render_without_screen()
     with contextlib.suppress(FileNotFoundError), np.load(labels) as kept:
         from ogbench.utils import load_dataset
 
