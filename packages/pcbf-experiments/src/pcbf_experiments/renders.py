@@ -1,9 +1,9 @@
 """Pictures of the tasks, rendered from their simulators (fig:ogbench), and the sizes of their spaces.
 
-`python -m pcbf_baselines.renders TASK --out DIR` writes `<task>.png`, start and goal side by side (Adroit: start
-only), and `<task>.json` with what the simulator says of its observations and actions. State-based tasks are
-rendered at `--size`; image-based ones are shown as the agent sees them. Without an OpenGL renderer only the json
-is written when `--sizes-only` is given; otherwise the command fails and says how to choose a renderer.
+`pcbf-render TASK --out DIR` writes `<task>.png`, start and goal side by side (Adroit: start only), and `<task>.json`
+with what the simulator says of its observations and actions. State-based tasks are rendered at `--size`; image-based
+ones are shown as the agent sees them. Without an OpenGL renderer only the json is written when `--sizes-only` is given;
+otherwise the command fails and says how to choose a renderer.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def png(frame: Frame) -> bytes:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code of `python -m pcbf_baselines.renders TASK… --out DIR`."""
-    parser = argparse.ArgumentParser(prog="python -m pcbf_baselines.renders", description=DESCRIPTION)
+    """Exit code of `pcbf-render TASK… --out DIR`."""
+    parser = argparse.ArgumentParser(prog="pcbf-render", description=DESCRIPTION)
     parser.add_argument("tasks", nargs="+", metavar="TASK", help="tasks by the paper's names")
     parser.add_argument("--out", type=Path, required=True, help="folder, such as results/laptop/renders")
     parser.add_argument("--size", type=int, default=200, help="pixels per side of a picture (default: %(default)s)")
