@@ -24,6 +24,7 @@ from pcbf_baselines.datasets.verify import check_rows, failed, table
 from pcbf_baselines.registry import make_agent
 from pcbf_baselines.wrappers import corrected_reward, hand_distance, is_dropped
 from pcbf_core.learner import LearnerState
+from pcbf_core.released import with_terminals_of
 from pcbf_core.training import train_chunk
 from pcbf_core.types import Transition
 
@@ -333,7 +334,8 @@ def test_released_pcbf_ends_returns_with_trajectories_on_all_sources(point_data,
         agent: Any = make_agent("pcbf", loaded.spec, {**tiny["pcbf"], "variant": "released"})
         state = jax.eval_shape(agent.init, key)
         prepared = agent.prepare(state, batch, key)
-        assert (prepared.terminal == batch.trajectory_end).all() and (prepared.next_action == batch.action).all()
+        assert (prepared.next_action == batch.action).all()
+        assert (with_terminals_of(agent.config.done_source, prepared).terminal == batch.trajectory_end).all()
         new, metrics = jax.eval_shape(agent.update, state, batch, key)
         assert metrics["critic_loss"].shape == () and jax.tree.structure(new) == jax.tree.structure(state)
 
