@@ -17,15 +17,16 @@ class LockedError(RuntimeError):
 
 
 @contextmanager
-def held(paths: Sequence[Path], *, wait: bool = True, log: IO[str] = sys.stderr) -> Iterator[None]:
+def held(paths: Sequence[Path], *, wait: bool = True, log: IO[str] | None = None) -> Iterator[None]:
     """Hold the locks of all `paths` inside the block; wait for whoever holds one, or raise `LockedError`.
 
-    The files stay: a file that is removed and made again would be another lock.
+    Who waits is told so on `log`, standard error if None. The files stay: a file that is removed and made again would
+    be another lock.
     """
     with ExitStack() as stack:
         for path in sorted(paths):
             file = stack.enter_context(open_lock(path))
-            _acquire(file, path, wait, log)
+            _acquire(file, path, wait, log or sys.stderr)
             file.truncate(0)
             file.write(f"process {os.getpid()} on {platform.node()}")
             file.flush()

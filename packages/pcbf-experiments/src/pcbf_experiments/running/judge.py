@@ -70,7 +70,7 @@ def judge_group(
     wait: bool = True,
     report: Callable[[int], None] = lambda done: None,
     should_stop: Callable[[], bool] = lambda: False,
-    log: IO[str] = sys.stderr,
+    log: IO[str] | None = None,
 ) -> dict[Path, RunRecord]:
     """The evaluation records of a trained group by file, all its snapshots judged; each evaluation is kept at once.
 
@@ -78,7 +78,9 @@ def judge_group(
       keep: which snapshots stay afterwards: all of them, those that the reported score needs, or none.
       report: told how many evaluations are done.
       should_stop: asked between evaluations; if it says so, `RunStopped` is raised.
+      log: where scores are told; standard error if None.
     """
+    log = log or sys.stderr
     with held([files.lock(seed, "evaluate") for seed in files.seeds], wait=wait, log=log):
         runs = {seed: load_run(files.record(seed)) for seed in files.seeds}
         done = 0

@@ -11,7 +11,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -69,7 +69,7 @@ class RunOptions:
     checkpoint_every: int | None = None
     judge: Judge | None = None
     should_stop: Callable[[], bool] = lambda: False
-    log: IO[str] = sys.stderr
+    log: IO[str] = field(default_factory=lambda: sys.stderr)
     sinks: Sequence[Sink] = ()
 
 

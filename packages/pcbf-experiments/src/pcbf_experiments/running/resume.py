@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,9 +36,7 @@ class RunState:
     step: int
 
 
-def begin_or_resume(
-    problem: Problem, files: JobFiles, config: Mapping[str, Any], log: IO[str] = sys.stderr
-) -> RunState:
+def begin_or_resume(problem: Problem, files: JobFiles, config: Mapping[str, Any], log: IO[str]) -> RunState:
     """The state of the last checkpoint, or a fresh one."""
     pairs = jax.vmap(lambda seed: jax.random.split(jax.random.key(seed)))(jnp.array(files.seeds))
     init_keys, train_keys = pairs[:, 0], pairs[:, 1]
