@@ -39,7 +39,8 @@ def _evaluation(step: int, random: np.random.Generator) -> Evaluation:
     successes = (random.random(NUM_EPISODES) < 0.6).astype(float)
     lengths = random.integers(1, 1000, NUM_EPISODES)
     returns, scores = -lengths.astype(float), 100 * successes
-    return Evaluation(step, *(tuple(values.tolist()) for values in (scores, returns, lengths, successes)))
+    columns = {"scores": scores, "returns": returns, "lengths": lengths, "successes": successes}
+    return Evaluation(step, **{name: tuple(values.tolist()) for name, values in columns.items()})
 
 
 @pytest.fixture(scope="module")

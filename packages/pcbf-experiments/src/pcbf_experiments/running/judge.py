@@ -80,7 +80,7 @@ def judge_group(
       should_stop: asked between evaluations; if it says so, `RunStopped` is raised.
       log: where scores are told; standard error if None.
     """
-    log = log or sys.stderr
+    log = sys.stderr if log is None else log
     with held([files.lock(seed, "evaluate") for seed in files.seeds], wait=wait, log=log):
         runs = {seed: load_run(files.record(seed)) for seed in files.seeds}
         done = 0
