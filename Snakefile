@@ -25,7 +25,7 @@ include: "rules/evaluate.smk"
 include: "rules/paper.smk"
 
 
-SELECTED = receipts(SCALE, PLAN.selected(), "evaluation_receipt")
+SELECTED = receipts(planned_files(SCALE, PLAN.selected()))
 
 
 rule all:

@@ -25,19 +25,20 @@ except SettingsError as error:
 SCALE, SETTINGS = PLAN.scale, PLAN.settings
 logger.info(PLAN.describe())
 
-# Receipts whose records are missing or changed. They are removed before jobs are planned; a dry run leaves them, and the
-# parameter `is_stale` has it plan the same jobs.
+# Receipts whose records are missing or changed. They are removed before jobs are planned; a dry run, `--lint` and the
+# like leave them, and the parameter `is_stale` has them plan the same jobs.
 STALE = set()
+IS_RUN = workflow.executor_plugin is not None and not workflow.dryrun
 if workflow.is_main_process:
-    if not workflow.dryrun and clear_stale_locks(Path(".snakemake")):
+    if IS_RUN and clear_stale_locks(Path(".snakemake")):
         logger.info("an earlier run was killed; its lock on this directory was removed")
     for receipt, faults in stale_receipts(Path(layout.scale_folder(SCALE))).items():
         for fault in faults:
             logger.info(f"{fault}; its job runs again")
-        if workflow.dryrun:
-            STALE.add(receipt.as_posix())
-        else:
+        if IS_RUN:
             clear_receipt(receipt, faults)
+        else:
+            STALE.add(receipt)
 
 # The commands of the packages are those installed beside this Python.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), os.getenv("PATH", os.defpath)]))
@@ -78,23 +79,37 @@ def results_folder(wildcards):
     return (folder / layout.ablation(change) if change else folder).as_posix()
 
 
+def is_stale(wildcards, stage):
+    """Whether the receipt of a job's stage names records that are gone; only in a dry run, others remove it first."""
+    place = (Path(results_folder(wildcards)), wildcards.task, wildcards.method, wildcards.group)
+    return getattr(layout.JobFiles(*place), stage) in STALE
+
+
 def toy_runs(processes=PROCESSES, methods=TOY_METHODS):
     """Paths of the run records of these processes and methods; the scale stays open."""
     return [at_scale(layout.toy_run(process, method)) for process in processes for method in methods]
 
 
-def receipts(scale, jobs, stage):
-    """Paths of what jobs declare as their output: of the stage `receipt` (train) or `evaluation_receipt` (evaluate)."""
-    return [getattr(job.files(layout.scale_folder(scale)), stage).as_posix() for job in jobs]
+def receipts(jobs):
+    """Paths of what jobs declare as their output, given by their files: the receipts of training and of evaluation.
+
+    Both, though the second needs the first: Snakemake would not make the first again for a second that is there.
+    """
+    return [path.as_posix() for files in jobs for path in (files.receipt, files.evaluation_receipt)]
+
+
+def planned_files(scale, jobs):
+    """The files of planned jobs of a scale."""
+    return [job.files(layout.scale_folder(scale)) for job in jobs]
 
 
 def evaluated(scale):
     """What the collected table of the control suite needs: the scale's own runs, its ablations, and any made by request."""
     folders = layout.ablation_folders(Path(layout.scale_folder(scale)))
     found = [(folder, *layout.group_place(path)) for folder in folders for path in layout.receipt_files(folder)]
-    asked = [layout.JobFiles(*place).evaluation_receipt.as_posix() for place in found]
-    planned = [*PLAN.control(scale), *PLAN.ablations(scale)]
-    return list(dict.fromkeys([*receipts(scale, planned, "evaluation_receipt"), *asked]))
+    asked = [layout.JobFiles(*place) for place in found]
+    planned = planned_files(scale, [*PLAN.control(scale), *PLAN.ablations(scale)])
+    return receipts(dict.fromkeys([*planned, *asked]))
 
 
 def figure_files(labels, formats=("pdf", "png", "svg")):

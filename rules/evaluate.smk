@@ -26,7 +26,7 @@ rule evaluate:
         settings=lambda w: canonical_json(evaluate_job(SETTINGS[w.scale])),
         keep=lambda w: SETTINGS[w.scale]["control"]["keep_snapshots"],
         out=results_folder,
-        is_stale=lambda w, output: output[0] in STALE,
+        is_stale=lambda w: is_stale(w, "evaluation_receipt"),
     shell:
         "PYTHONUNBUFFERED=1 NPROC={threads} OMP_NUM_THREADS={threads} JAX_PLATFORMS=cpu CUDA_VISIBLE_DEVICES="
         " pcbf-evaluate {wildcards.task} {wildcards.method} --seeds {params.seeds} --settings {params.settings:q}"

@@ -30,7 +30,7 @@ rule train:
         job=lambda w: canonical_json(train_job(SETTINGS[w.scale], PLAN.sheets, w.task, w.method, w.get("change"))),
         data=lambda w: data_folder(SETTINGS[w.scale]),
         out=results_folder,
-        is_stale=lambda w, output: output[0] in STALE,
+        is_stale=lambda w: is_stale(w, "receipt"),
     shell:
         "PYTHONUNBUFFERED=1 NPROC={threads} OMP_NUM_THREADS={threads}"
         " pcbf-lease {resources.gpu} --needed {params.gpus} -- pcbf-train {wildcards.task} {wildcards.method}"
