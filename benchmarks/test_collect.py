@@ -39,8 +39,13 @@ def _evaluation(step: int, random: np.random.Generator) -> Evaluation:
     successes = (random.random(NUM_EPISODES) < 0.6).astype(float)
     lengths = random.integers(1, 1000, NUM_EPISODES)
     returns, scores = -lengths.astype(float), 100 * successes
-    columns = {"scores": scores, "returns": returns, "lengths": lengths, "successes": successes}
-    return Evaluation(step, **{name: tuple(values.tolist()) for name, values in columns.items()})
+    return Evaluation(
+        step,
+        scores=tuple(scores.tolist()),
+        returns=tuple(returns.tolist()),
+        lengths=tuple(lengths.tolist()),
+        successes=tuple(successes.tolist()),
+    )
 
 
 @pytest.fixture(scope="module")

@@ -80,8 +80,8 @@ def judge_group(
       should_stop: asked between evaluations; if it says so, `RunStopped` is raised.
       log: where scores are told; standard error if None.
     """
-    log = sys.stderr if log is None else log
-    with held([files.lock(seed, "evaluate") for seed in files.seeds], wait=wait, log=log):
+    stream = sys.stderr if log is None else log
+    with held([files.lock(seed, "evaluate") for seed in files.seeds], wait=wait, log=stream):
         runs = {seed: load_run(files.record(seed)) for seed in files.seeds}
         done = 0
         for seed, run in runs.items():
@@ -89,7 +89,7 @@ def judge_group(
             for step in run.snapshot_steps:
                 if should_stop():
                     raise RunStopped("evaluation was stopped; rerun to resume, finished evaluations are kept.")
-                _judge_step(files, run, step, evaluator, log)
+                _judge_step(files, run, step, evaluator, stream)
                 done += 1
                 report(done)
             if not files.evaluations(seed).exists():  # a run that diverged before its first snapshot
