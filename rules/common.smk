@@ -25,10 +25,10 @@ except SettingsError as error:
 SCALE, SETTINGS = PLAN.scale, PLAN.settings
 logger.info(PLAN.describe())
 
-# Receipts whose records are missing or changed. They are removed before jobs are planned; a dry run, `--lint` and the
-# like leave them, and the parameter `is_stale` has them plan the same jobs.
+# Receipts whose records are missing or changed. They are removed before jobs are planned; a dry run leaves them, and the
+# parameter `is_stale` has it plan the same jobs. (`workflow.dryrun` is not known yet when this is read.)
 STALE = set()
-IS_RUN = workflow.executor_plugin is not None and not workflow.dryrun
+IS_RUN = not workflow.output_settings.dryrun
 if workflow.is_main_process:
     if IS_RUN and clear_stale_locks(Path(".snakemake")):
         logger.info("an earlier run was killed; its lock on this directory was removed")
