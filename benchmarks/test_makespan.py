@@ -34,9 +34,9 @@ CONTROL: dict[str, Any] = {
     "gpus_per_job": 1,
     "method_settings": {"default": {"hidden_sizes": [64, 64], "num_candidates": 8}},
     "ablations": {"control_weights": [], "tasks": []},
-    "run": {"steps": 1500, "batch_size": 256, "eval_every": 500, "log_every": 500, "evaluation": EVALUATION},
+    "run": {"steps": 600, "batch_size": 256, "eval_every": 300, "log_every": 300, "evaluation": EVALUATION},
 }
-SHORT = {"steps": 500, "evaluation": {**EVALUATION, "num_episodes": 10}}  # compiles the same programs
+SHORT = {"steps": 300, "evaluation": {**EVALUATION, "num_episodes": 10}}  # compiles the same programs
 
 
 def test_one_gpu(benchmark: BenchmarkFixture, ledger: Any, tmp_path: Path) -> None:
