@@ -16,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock reproduce quick run status plan publish figures tables
+.PHONY: help setup lock sheets reproduce quick run status plan publish figures tables
 .PHONY: test check lint format types test-fast test-slurm bench clean
 
 help: ## list these targets
@@ -46,6 +46,9 @@ lock: $(STAMP) ## resolve requirements.in into requirements.lock (exact versions
 	  $(PACKAGES:packages/%=--no-emit-package %)
 	uv pip compile requirements-cuda.in --output-file requirements-cuda.lock --constraint requirements.lock \
 	  --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+
+sheets: $(STAMP) ## write what config/ and the packages hold of the registries of tasks and methods
+	@python -m pcbf_experiments.sheets
 
 # --- experiments ----------------------------------------------------------------------------------
 

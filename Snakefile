@@ -43,3 +43,8 @@ rule runs:
 rule data:
     input:
         sorted({data_stamp(SETTINGS[SCALE], PLAN.sheets, job.task) for job in PLAN.selected()}),
+
+
+MADE = [path.format(scale=scale) for path in EVERYTHING for scale in SCALES]
+if workflow.is_main_process and (faults := target_faults(ASKED.targets, ["all", "runs", "data"], MADE)):
+    sys.exit("\n".join(faults))

@@ -28,10 +28,8 @@ def steps(seeds: int, candidates: int, flow_steps: int, transitions: int) -> Cal
     agent = agent_of("pcbf", "3x128", num_candidates=candidates, num_flow_steps=flow_steps, control_weight=0.4)
     keys = jax.random.split(jax.random.key(0), seeds)
     fresh, source = init_many(agent, keys), dataset(transitions)
-    compiled = train_chunk.lower(
-        agent, fresh, source, keys, num_steps=NUM_STEPS, batch_size=BATCH_SIZE, across="vmap"
-    ).compile()
-    return lambda: compiled(jax.tree.map(jnp.copy, fresh), source, keys)
+    sizes: dict[str, Any] = {"num_steps": NUM_STEPS, "batch_size": BATCH_SIZE, "across": "vmap"}
+    return lambda: train_chunk(agent, jax.tree.map(jnp.copy, fresh), source, keys, **sizes)
 
 
 @pytest.mark.parametrize("quantity", GROWING)

@@ -50,8 +50,7 @@ def fast_steps(agent: Agent, num_steps: int) -> Callable[[], Any]:
     keys = jax.random.split(jax.random.key(0), 1)
     fresh = init_many(agent, keys)
     settings: dict[str, Any] = {"num_steps": num_steps, "batch_size": BATCH_SIZE, "across": "map"}
-    compiled = train_chunk.lower(agent, fresh, dataset(), keys, **settings).compile()
-    return lambda: compiled(jax.tree.map(jnp.copy, fresh), dataset(), keys)
+    return lambda: train_chunk(agent, jax.tree.map(jnp.copy, fresh), dataset(), keys, **settings)
 
 
 @cache

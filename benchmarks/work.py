@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from pcbf_baselines.registry import make_agent
 from pcbf_core.agent import Agent
-from pcbf_core.training import Dataset
+from pcbf_core.dataset import Dataset
 from pcbf_core.types import TaskSpec, Transition
 
 SPEC = TaskSpec(observation_shape=(40,), action_dim=5, return_range=(-100.0, 0.0))

@@ -10,8 +10,14 @@ from snakemake.logging import logger
 
 from pcbf_experiments.campaign.manifest import fixed_names
 from pcbf_experiments.campaign.plan import data_folder, data_stamp, evaluate_job, load_plan, train_job
-from pcbf_experiments.campaign.scheduler import clear_receipt, clear_stale_locks, stale_receipts
-from pcbf_experiments.campaign.settings import SCALES, SettingsError, toy_job
+from pcbf_experiments.campaign.scheduler import (
+    clear_receipt,
+    clear_stale_locks,
+    command_line,
+    stale_receipts,
+    target_faults,
+)
+from pcbf_experiments.campaign.settings import SCALES, SettingsError, jobs_per_gpu, toy_job
 from pcbf_records import layout
 from pcbf_records.canonical import canonical_json
 from pcbf_records.toy import PROCESSES, TOY_METHODS
@@ -20,30 +26,31 @@ ROOT = Path(workflow.basedir)
 
 try:
     PLAN = load_plan(ROOT, config)
+    JOBS_PER_GPU = jobs_per_gpu(config)
 except SettingsError as error:
     sys.exit(str(error))  # a sentence per fault instead of a traceback
 SCALE, SETTINGS = PLAN.scale, PLAN.settings
 logger.info(PLAN.describe())
 
-# Receipts whose records are missing or changed. They are removed before jobs are planned; a dry run leaves them, and the
-# parameter `is_stale` has it plan the same jobs. (`workflow.dryrun` is not known yet when this is read.)
+# Receipts whose records are missing or changed. They are removed before jobs are planned; who only looks leaves them, and
+# the parameter `is_stale` has a dry run plan the same jobs. (Snakemake's own settings are not known yet at this point.)
 STALE = set()
-IS_RUN = not workflow.output_settings.dryrun
+ASKED = command_line(sys.argv)
 if workflow.is_main_process:
-    if IS_RUN and clear_stale_locks(Path(".snakemake")):
+    if ASKED.is_run and clear_stale_locks(Path(".snakemake")):
         logger.info("an earlier run was killed; its lock on this directory was removed")
     for receipt, faults in stale_receipts(Path(layout.scale_folder(SCALE))).items():
         for fault in faults:
             logger.info(f"{fault}; its job runs again")
-        if IS_RUN:
+        if ASKED.is_run:
             clear_receipt(receipt, faults)
         else:
             STALE.add(receipt)
 
 # The commands of the packages are those installed beside this Python.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), os.getenv("PATH", os.defpath)]))
-if "jobs_per_gpu" in config:
-    os.environ.update(PCBF_JOBS_PER_GPU=str(config["jobs_per_gpu"]))
+if JOBS_PER_GPU is not None:
+    os.environ.update(PCBF_JOBS_PER_GPU=str(JOBS_PER_GPU))
 
 # JAX compiles the same programs again and again: keep them, each machine of a cluster its own, unless the user has said
 # where. At the smoke scale compiling is most of the work, and what comes of it need not be fast.

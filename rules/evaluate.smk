@@ -53,6 +53,7 @@ rule collect:
     log:
         at_scale("logs/collect.log"),
     priority: ARTEFACT_PRIORITY
+    localrule: True
     params:
         version=1,
     shell:

@@ -225,8 +225,8 @@ def test_bernoulli_returns_become_uniform():
         ({"solver": "eulr"}, "Did you mean 'euler'"),
         ({"num_flow_steps": 0}, "num_flow_steps=0"),
         ({"num_flow_times": 0}, "num_flow_times=0"),
-        ({"hidden_sizes": ()}, "no network"),
-        ({"polyak_rate": "fast"}, "not a number"),
+        ({"hidden_sizes": ()}, "whole number >= 1 in each place"),
+        ({"polyak_rate": "fast"}, "pass a number > 0 and <= 1"),
         ({"activation": "rleu"}, "Did you mean 'relu'"),
     ],
 )

@@ -145,7 +145,7 @@ def test_tail_levels():
     [
         ({"num_candidates": 0}, "num_candidates=0"),
         ({"action_clip": "ends"}, "Did you mean 'end'"),
-        ({"actor_hidden_sizes": ()}, "no network"),
+        ({"actor_hidden_sizes": ()}, "whole number >= 1 in each place"),
         ({"grad_clip": 0.0}, "grad_clip"),
     ],
 )

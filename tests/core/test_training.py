@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pcbf_core import LearnerState, PCBFCritic, PCBFCriticConfig, Transition, init_many, train_chunk
+from pcbf_core.dataset import Dataset
 from pcbf_core.learner import held_then_decayed
 from pcbf_core.mrp import MRPS
-from pcbf_core.training import Dataset
 
 PROCESS = MRPS["solitaire"]
 CRITIC = PCBFCritic(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -21,11 +22,12 @@ from pcbf_experiments import evaluation
 from pcbf_experiments.cli import evaluate, train
 from pcbf_experiments.evaluation import Evaluator
 from pcbf_experiments.running import loop
-from pcbf_experiments.running.errors import RunDiverged, RunStopped
+from pcbf_experiments.running.errors import RunDiverged
 from pcbf_experiments.running.judge import judge_group
 from pcbf_experiments.running.loop import RunOptions, run
 from pcbf_experiments.running.settings import RunSettings
 from pcbf_experiments.running.snapshot import SnapshotError, save_snapshot
+from pcbf_experiments.running.stopping import Stopper
 from pcbf_records.canonical import plain
 from pcbf_records.control import collect_control
 from pcbf_records.layout import JobFiles, snapshot_steps
@@ -304,11 +306,19 @@ def test_a_killed_evaluation_loses_nothing(kill_after: int, trained: Path, tmp_p
     assert not list((tmp_path / "killed").rglob("*.tmp"))
 
 
-def test_asked_to_stop_it_keeps_what_it_has(files: JobFiles, plays: list[str]) -> None:
-    asked = iter([False, False, True])
-    with pytest.raises(RunStopped, match="evaluation was stopped; rerun to resume"):
-        judge(files, should_stop=lambda: next(asked))
-    assert len(plays) == 2
+def test_a_signal_ends_it_and_it_keeps_what_it_has(
+    files: JobFiles, plays: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopper, codes = Stopper(), []
+    monkeypatch.setattr(os, "_exit", lambda code: codes.append(code) or sys.exit(code))
+
+    def ask(done: int) -> None:
+        if done == 2:
+            stopper.ask(signal.SIGINT)
+
+    with pytest.raises(SystemExit):
+        judge(files, stopper=stopper, report=ask)
+    assert codes == [130] and len(plays) == 2
     judge(files)
     assert len(plays) == 6
 

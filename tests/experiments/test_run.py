@@ -29,6 +29,7 @@ from pcbf_experiments.running.problem import make_problem
 from pcbf_experiments.running.resume import load_agents
 from pcbf_experiments.running.settings import RunSettings
 from pcbf_experiments.running.snapshot import load_snapshot
+from pcbf_experiments.running.stopping import Stopper
 from pcbf_experiments.tasks import find_task
 from pcbf_records.layout import JobFiles
 from pcbf_records.locks import LockedError, held
@@ -238,9 +239,14 @@ def test_a_seed_that_diverges_does_not_stop_the_others(tmp_path, monkeypatch):
 
 
 def test_asked_to_stop_it_saves_and_goes_on_to_the_same_bytes(finished, tmp_path):
-    asked = iter([False] * 6 + [True])
+    stopper = Stopper()
+
+    def ask(seed, step, metrics):
+        if step == 35:
+            stopper.ask()
+
     with pytest.raises(RunStopped, match="stopped at step 35; rerun to resume"):
-        train(tmp_path, should_stop=lambda: next(asked))
+        train(tmp_path, stopper=stopper, sinks=[ask])
     assert read_header(tmp_path / FILES.checkpoint)["step"] == 35
     train(tmp_path)
     assert artefacts(tmp_path) == artefacts(finished)

@@ -10,7 +10,7 @@ import pytest
 from pcbf_experiments.cli.data import main, named
 from pcbf_experiments.suites import suite_of
 from pcbf_experiments.tasks import EXTRA_TASKS, PAPER_TASKS, TASKS, find_task
-from pcbf_records.sheets import Task, load_sheets, sheet_text
+from pcbf_records.sheets import load_sheets
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,16 +58,6 @@ def test_ids_of_simulators(name, simulator):
 def test_wrong_names_suggest_the_nearest(wrong, meant):
     with pytest.raises(ValueError, match=meant):
         find_task(wrong)
-
-
-@pytest.mark.parametrize(
-    ("name", "tasks", "words"), [("tasks", PAPER_TASKS, []), ("extra_tasks", EXTRA_TASKS, ["--extra"])]
-)
-def test_the_sheets_are_the_tables_in_the_code(name, tasks, words, capsys):
-    text = (ROOT / "config" / f"{name}.tsv").read_text(encoding="utf-8")
-    assert text == sheet_text(tasks.values(), Task)
-    assert main(["list", "--tsv", *words]) == 0
-    assert capsys.readouterr().out == text
 
 
 def test_what_is_read_from_the_sheets_is_what_the_code_knows():

@@ -232,7 +232,7 @@ def test_a_record_without_what_is_needed_is_refused(tmp_path: Path) -> None:
         ("[1, 2]", "must name `num_samples` and `seed`"),
         ('{"num_samples": 5000}', "must name `num_samples` and `seed`"),
         ('{"num_samples": 10, "seed": 0}', "`num_samples=10` is out of range; it must be >= 1000"),
-        ('{"num_samples": 2.5e3, "seed": 0}', "not a whole number"),
+        ('{"num_samples": 2.5e3, "seed": 0}', "pass a whole number >= 1000"),
         ('{"num_samples": 5000, "seed": -1}', "`seed=-1` is out of range"),
         ('{"num_samples": 5000, "seed": 0, "num_sample": 1}', "Did you mean 'num_samples'"),
     ],

@@ -129,7 +129,7 @@ def test_the_lines_say_what_a_reader_wants_to_know(tmp_path, plan):
     write_json(ablated.files(tmp_path).failure, {"reason": "no GPU is visible\nand more"})
     statuses = [job_status(tmp_path, one, NOW) for one in plan.selected()]
     text = "\n".join(describe_status(Path("results/smoke"), plan, statuses))
-    states = "1 done, 0 trained, 1 running, 1 failed, 0 stopped, 1 waiting"
+    states = "1 done, 0 trained, 1 running, 1 failed, 0 stopped, 0 lost, 1 waiting"
     assert f"results/smoke: 2 of 8 runs done; jobs: {states}" in text
     assert f"{TASK} pcbf seeds0-1: 75 % of 20 steps, 2 steps/s, 0:02 left" in text
     assert f"{TASK} pcbf control_weight=0.5 seeds0-1: no GPU is visible" in text
@@ -155,7 +155,33 @@ def test_the_command_reads_a_finished_scale(checkout, capsys):
     assert status_main(["results/smoke", "--root", str(checkout)]) == 0
     assert "8 of 8 runs done" in capsys.readouterr().out
     assert status_main(["results/smok", "--root", str(checkout)]) == 1
-    assert "did you mean smoke?" in capsys.readouterr().err
+    assert "results/smok has no runs; did you mean smoke?" in capsys.readouterr().err
+
+
+def test_any_folder_is_listed(tmp_path, capsys):
+    """What `pcbf-train` leaves in results/own, or in a folder of any name."""
+    results = tmp_path / "own"
+    write_job(files(results, "random"), {0: 1.0, 1: 2.0})
+    write_json(files(results, "iql").failure, {"reason": "no space left"})
+    write_json(files(results, "iql").checkpoint, {})
+    lock = files(results, "pcbf").with_seeds((3,)).lock(3, "train")
+    write_json(lock, {})
+    assert status_main([str(results)]) == 0
+    told = capsys.readouterr().out
+    assert f"{results.as_posix()}: 2 of 5 runs done" in told and "1 failed" in told and "1 waiting" in told
+    assert f"{TASK} iql seeds0-1: no space left" in told
+
+
+def test_a_lost_record_is_named(tmp_path):
+    own = files(tmp_path)
+    write_job(own, {0: 1.0, 1: 2.0})
+    assert job_status(tmp_path, job("iql"), NOW).state == "done"
+    own.record(0).unlink()
+    write_json(own.progress, {**SAID, "done": 20})  # all steps were made
+    status = job_status(tmp_path, job("iql"), NOW)
+    assert status.state == "lost" and status.reason == f"{own.record(0).as_posix()} is missing"
+    text = "\n".join(describe_status(tmp_path, None, [status]))
+    assert "records lost; rerun to make them again:" in text and status.reason in text
 
 
 # --- plan ---------------------------------------------------------------------------------------------------------

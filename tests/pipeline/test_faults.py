@@ -63,7 +63,7 @@ if stage in ("train", "evaluate"):
     import types
     import jax
     import numpy as np
-    from pcbf_core.training import Dataset
+    from pcbf_core.dataset import Dataset
     from pcbf_core.types import TaskSpec, Transition
     from pcbf_experiments import evaluation
     from pcbf_experiments.data.scaling import Scaling

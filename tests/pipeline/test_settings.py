@@ -8,15 +8,26 @@ import json
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pcbf_core.config import config_from
 from pcbf_core.flow import SOLVERS
 from pcbf_core.mrp import MRPS
 from pcbf_core.networks import ACTIVATIONS
 from pcbf_experiments.campaign.plan import evaluate_job, load_plan, train_job
-from pcbf_experiments.campaign.settings import SCALES, SettingsError, load_scale, load_scales, toy_job, toy_work
+from pcbf_experiments.campaign.settings import (
+    SCALES,
+    SettingsError,
+    jobs_per_gpu,
+    load_scale,
+    load_scales,
+    toy_job,
+    toy_work,
+)
 from pcbf_experiments.evaluation import EvaluationSettings
 from pcbf_experiments.running.settings import RunSettings
 from pcbf_experiments.toy import ToySettings
@@ -153,6 +164,110 @@ def test_an_unknown_scale_or_section_gets_a_suggestion(config, sentence):
     with pytest.raises(SettingsError) as error:
         load_scales(REPOSITORY, config)
     assert str(error.value) == sentence
+
+
+# --- settings of methods --------------------------------------------------------------------------------------------
+
+
+def with_method_settings(checkout: Path, **changes: Any) -> Path:
+    """A repository whose smoke scale has these method settings."""
+    path = checkout / "config/scales/smoke.yaml"
+    settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    settings["control"]["method_settings"].update(changes)
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return checkout
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"default": {"hiden_sizes": [8, 8]}},
+            "default.hiden_sizes = [8, 8]: no method has it; did you mean hidden_sizes?",
+        ),
+        ({"default": {"num_cosines": 8}}, "default.num_cosines = 8: no method has it"),  # IQN's, which smoke lacks
+        ({"default": {"hidden_sizes": 8}}, "default.hidden_sizes = 8: must be a list, each item an integer >= 1"),
+        ({"iql": {"control_weight": 0.4}}, "iql.control_weight = 0.4: unknown key; known are "),
+        (
+            {"pcbf": {"control_weight": 1.4}},
+            "pcbf.control_weight = 1.4: must be a number >= 0 and <= 1 or one",
+        ),
+        ({"pcbf": {"num_critics": 2.5}}, "pcbf.num_critics = 2.5: must be an integer >= 1"),
+    ],
+)
+def test_settings_that_no_method_reads_are_refused(checkout, changes, sentence):
+    root = with_method_settings(checkout, **changes)
+    with pytest.raises(SettingsError) as error:
+        load_plan(root, {"scale": "smoke"})
+    assert f"config/scales/smoke.yaml: control.method_settings.{sentence}" in str(error.value)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_settings_that_some_method_reads_are_taken(checkout):
+    load_plan(
+        with_method_settings(checkout, default={"expectile": 0.8}, pcbf={"variant": "released"}), {"scale": "smoke"}
+    )
+
+
+def test_wrong_settings_of_a_domain_are_named(checkout):
+    path = checkout / "config/methods.yaml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("control_weight:", "control_wieght:", 1), encoding="utf-8")
+    with pytest.raises(
+        SettingsError, match=r"^config/methods\.yaml: domains\..*\.methods\.pcbf\.control_wieght = .*control_weight\?"
+    ):
+        load_plan(checkout, {"scale": "smoke"})
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "two"])
+def test_jobs_per_gpu_is_a_number_of_jobs(value):
+    with pytest.raises(SettingsError, match="^--config: jobs_per_gpu = .*: must be an integer >= 1$"):
+        jobs_per_gpu({"jobs_per_gpu": value})
+    assert (jobs_per_gpu({}), jobs_per_gpu({"jobs_per_gpu": 2})) == (None, 2)
+
+
+# --- anything at all ------------------------------------------------------------------------------------------------
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 30),
+    st.floats(),
+    st.text(max_size=4),
+    st.lists(st.integers(0, 3), max_size=2),
+    st.builds(dict),
+    st.builds(dict, a=st.just(1)),
+)
+
+
+def places(tree: Any, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Where every value of nested settings stands."""
+    if not isinstance(tree, dict):
+        return [above]
+    return [above, *(place for name, value in tree.items() for place in places(value, (*above, name)))]
+
+
+@hypothesis.settings(max_examples=150, deadline=None)
+@given(choice=st.data())
+def test_any_change_of_a_scale_is_a_plan_or_a_sentence(choice):
+    settings = yaml.safe_load(SMOKE.read_text(encoding="utf-8"))
+    for _ in range(choice.draw(st.integers(1, 3))):
+        place = choice.draw(st.sampled_from([place for place in places(settings) if place]))
+        name = choice.draw(st.sampled_from([place[-1], "nonsense"]))
+        part = settings
+        for key in place[:-1]:
+            part = part[key]
+        part[name] = choice.draw(VALUES)
+    overrides = {name: settings[name] for name in settings}
+    try:
+        plan = load_plan(REPOSITORY, {"scale": "smoke", **overrides})
+    except SettingsError as error:
+        lines = str(error).splitlines()
+    else:
+        lines = []
+        for job in plan.selected():
+            train_job(plan.settings["smoke"], plan.sheets, job.task, job.method, job.change or None)
+    assert all(line.startswith(("--config", "config/")) for line in lines)
 
 
 def test_laptop_is_the_default():

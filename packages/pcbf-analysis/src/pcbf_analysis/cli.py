@@ -10,6 +10,7 @@ from pathlib import Path
 from pcbf_analysis import artefacts, claims, report
 from pcbf_analysis.results import Results
 from pcbf_core.config import check_choice
+from pcbf_records.commands import Parser
 from pcbf_records.errors import RecordError
 
 
@@ -25,7 +26,7 @@ def table_main(arguments: Sequence[str] | None = None) -> int:
 
 def claims_main(arguments: Sequence[str] | None = None) -> int:
     """Exit code of `pcbf-claims --results DIR`."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="pcbf-claims",
         description="Decide the paper's claims (config/claims.yaml) from the records of a results folder and write "
         "<results>/claims.csv and claims.md: each with verdict, measured value with interval, the paper's value and "
@@ -48,7 +49,7 @@ def claims_main(arguments: Sequence[str] | None = None) -> int:
 
 def report_main(arguments: Sequence[str] | None = None) -> int:
     """Exit code of `pcbf-report --results DIR`."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="pcbf-report",
         description="Write <results>/report/index.html: one self-contained page with the summary, the claims, every "
         "table, every figure that has been made, every run, and provenance.",
@@ -76,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _make(kind: str, arguments: Sequence[str] | None) -> int:
     known = artefacts.of_kind(kind)
     formats = ", ".join(dict.fromkeys(name for artefact in known.values() for name in artefact.formats))
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"pcbf-{kind}",
         description=f"Make {kind}s from the records of a results folder: <results>/{kind}s/LABEL in {formats}. "
         "Records that are not there yet are shown as missing.",

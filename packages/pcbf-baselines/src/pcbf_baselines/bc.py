@@ -9,6 +9,7 @@ from typing import final
 from jax import Array
 
 from pcbf_core.agent import PlainAgent
+from pcbf_core.config import Count
 from pcbf_core.learner import LearnerState
 from pcbf_core.policy import Proposal, ProposalConfig
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
@@ -19,7 +20,7 @@ from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 class BehaviorCloningConfig(ProposalConfig):
     """Settings of behaviour cloning; with one candidate there is nothing to choose."""
 
-    num_candidates: int = 1
+    num_candidates: Count = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()

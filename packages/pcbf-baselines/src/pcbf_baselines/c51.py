@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from pcbf_baselines.losses import categorical_projection, cross_entropy
 from pcbf_baselines.values import EnsembleConfig, q_role
 from pcbf_core.agent import require_return_range
 from pcbf_core.candidates import CandidateAgent, CandidateConfig
-from pcbf_core.config import check_range
+from pcbf_core.config import Range
 from pcbf_core.learner import LearnerState
 from pcbf_core.roles import Role
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
@@ -28,11 +28,7 @@ class C51Config(EnsembleConfig, CandidateConfig):
       num_atoms: points of the even grid over `TaskSpec.return_range`.
     """
 
-    num_atoms: int = 51
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("num_atoms", self.num_atoms, at_least=2)
+    num_atoms: Annotated[int, Range(at_least=2)] = 51
 
 
 @final

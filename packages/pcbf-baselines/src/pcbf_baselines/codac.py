@@ -14,7 +14,7 @@ from pcbf_baselines.losses import conservative_penalty, gaussian_log_density
 from pcbf_baselines.policies import DistilledPolicy, DistilledPolicyConfig
 from pcbf_baselines.quantiles import QuantileCritic, QuantileCriticConfig, QuantileReturns
 from pcbf_core.agent import PlainAgent
-from pcbf_core.config import check_range
+from pcbf_core.config import Count, NonNegative
 from pcbf_core.learner import LearnerState
 from pcbf_core.roles import over_candidates
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
@@ -32,14 +32,9 @@ class CODACConfig(DistilledPolicyConfig, QuantileCriticConfig):
     """
 
     clip_distilled: bool = True
-    penalty_weight: float = 0.1
-    num_penalty_actions: int = 10
+    penalty_weight: NonNegative = 0.1
+    num_penalty_actions: Count = 10
     masked_target: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("penalty_weight", self.penalty_weight, at_least=0)
-        check_range("num_penalty_actions", self.num_penalty_actions, at_least=1)
 
 
 @final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +13,9 @@ from jax import Array
 from pcbf_baselines.policies import DistilledPolicy, DistilledPolicyConfig
 from pcbf_baselines.values import EnsembleConfig, q_role, q_values
 from pcbf_core.agent import PlainAgent, require_return_range
-from pcbf_core.config import check_range
+from pcbf_core.config import Count, NonNegative, Positive, PositiveShare, Range, Sizes
 from pcbf_core.flow import Velocity, flow_map
-from pcbf_core.learner import LearnerState, check_sizes
+from pcbf_core.learner import LearnerState
 from pcbf_core.policy import clip_action
 from pcbf_core.roles import Role, make_role, over_candidates
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
@@ -35,26 +35,15 @@ class FloQConfig(DistilledPolicyConfig, EnsembleConfig):
       num_bins, bin_spread: the point z enters as masses of N(z, (spread · width)²) in so many equal bins.
     """
 
+    discount: Annotated[float, Range(above=0, below=1)] = 0.99
     actor_layer_norm: bool = False
-    flow_hidden_sizes: tuple[int, ...] | None = None
-    num_flow_steps: int = 8
-    num_flow_samples: int = 8
-    noise_coverage: float = 0.1
-    range_margin: float = 0.01
-    num_bins: int = 50
-    bin_spread: float = 16.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("discount", self.discount, above=0, below=1)
-        check_range("num_flow_steps", self.num_flow_steps, at_least=1)
-        check_range("num_flow_samples", self.num_flow_samples, at_least=1)
-        check_range("noise_coverage", self.noise_coverage, above=0, at_most=1)
-        check_range("range_margin", self.range_margin, at_least=0)
-        check_range("num_bins", self.num_bins, at_least=1)
-        check_range("bin_spread", self.bin_spread, above=0)
-        if self.flow_hidden_sizes is not None:
-            check_sizes("flow_hidden_sizes", self.flow_hidden_sizes)
+    flow_hidden_sizes: Sizes | None = None
+    num_flow_steps: Count = 8
+    num_flow_samples: Count = 8
+    noise_coverage: PositiveShare = 0.1
+    range_margin: NonNegative = 0.01
+    num_bins: Count = 50
+    bin_spread: Positive = 16.0
 
 
 @final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from pcbf_baselines.losses import awr_weight, expectile_loss
 from pcbf_baselines.policies import GaussianPolicy
 from pcbf_baselines.values import EnsembleConfig, q_role, q_values
 from pcbf_core.agent import PlainAgent
-from pcbf_core.config import check_range
+from pcbf_core.config import NonNegative, Range
 from pcbf_core.flow_critic import Aggregation
 from pcbf_core.learner import LearnerState
 from pcbf_core.policy import ActorConfig, clip_action
@@ -34,13 +34,8 @@ class IQLConfig(EnsembleConfig, ActorConfig):
 
     actor_layer_norm: bool = False
     value_aggregation: Aggregation = "min"
-    expectile: float = 0.9
-    inverse_temperature: float = 10.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("expectile", self.expectile, above=0, below=1)
-        check_range("inverse_temperature", self.inverse_temperature, at_least=0)
+    expectile: Annotated[float, Range(above=0, below=1)] = 0.9
+    inverse_temperature: NonNegative = 10.0
 
 
 @final

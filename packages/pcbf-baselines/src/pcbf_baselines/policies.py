@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from pcbf_baselines.losses import distillation_loss, gaussian_log_density
-from pcbf_core.config import check_range
+from pcbf_core.config import NonNegative
 from pcbf_core.policy import ActorConfig, Proposal, ProposalConfig, clip_action
 from pcbf_core.roles import Role, make_role
 from pcbf_core.types import Metrics, PyTree, TaskSpec
@@ -25,12 +25,8 @@ class DistilledPolicyConfig(ProposalConfig):
       clip_distilled: distil the clipped action instead of the raw one.
     """
 
-    distillation_weight: float = 10.0
+    distillation_weight: NonNegative = 10.0
     clip_distilled: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("distillation_weight", self.distillation_weight, at_least=0)
 
 
 @dataclass(frozen=True)

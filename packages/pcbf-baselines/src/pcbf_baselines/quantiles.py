@@ -13,7 +13,7 @@ from jax import Array
 
 from pcbf_baselines.losses import quantile_regression_loss
 from pcbf_baselines.values import EnsembleConfig
-from pcbf_core.config import check_range
+from pcbf_core.config import Count, Positive
 from pcbf_core.encoders import observation_encoder
 from pcbf_core.learner import LearnerState
 from pcbf_core.networks import MLP, glorot_uniform, product
@@ -31,17 +31,10 @@ class QuantileCriticConfig(EnsembleConfig):
       quantile_features, num_cosines: size of the product of embeddings, cosines that embed a level.
     """
 
-    num_levels: int = 16
-    huber_threshold: float = 0.9
-    quantile_features: int = 512
-    num_cosines: int = 64
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("num_levels", self.num_levels, at_least=1)
-        check_range("huber_threshold", self.huber_threshold, above=0)
-        check_range("quantile_features", self.quantile_features, at_least=1)
-        check_range("num_cosines", self.num_cosines, at_least=1)
+    num_levels: Count = 16
+    huber_threshold: Positive = 0.9
+    quantile_features: Count = 512
+    num_cosines: Count = 64
 
 
 class QuantileNetwork(nn.Module):

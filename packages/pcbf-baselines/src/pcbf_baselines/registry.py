@@ -72,6 +72,7 @@ def make_config(name: str, settings: Mapping[str, Any] | None = None) -> Any:
     values = dict(settings or {})
     if "variant" in values and hasattr(config, "variant"):
         variant = values.pop("variant")
+        check_choice("variant", variant, config.variants)
         return config.variant(variant, **values)
     return config_from(config, values)
 

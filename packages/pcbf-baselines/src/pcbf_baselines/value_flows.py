@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from pcbf_baselines.losses import bcfm_pair, confidence_weight, dcfm_pair
-from pcbf_core.config import check_range
+from pcbf_core.config import Count, NonNegative, OneOf, Positive
 from pcbf_core.flow import Velocity, flow_map
 from pcbf_core.flow_critic import AGGREGATIONS, FlowCritic, FlowCriticConfig
 from pcbf_core.pcbf import FlowAgent, FlowAgentConfig, ScoreNoise
@@ -31,16 +31,9 @@ class ValueFlowsCriticConfig(FlowCriticConfig):
 
     coefficient_names: ClassVar[tuple[str, ...]] = ("bcfm_weight", "dcfm_weight")
 
-    bcfm_weight: float = 1.0
-    dcfm_weight: float = 1.0
-    confidence_temperature: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("bcfm_weight", self.bcfm_weight, at_least=0)
-        check_range("dcfm_weight", self.dcfm_weight, at_least=0)
-        if self.confidence_temperature is not None:
-            check_range("confidence_temperature", self.confidence_temperature, above=0)
+    bcfm_weight: NonNegative = 1.0
+    dcfm_weight: NonNegative = 1.0
+    confidence_temperature: Positive | None = None
 
 
 @final
@@ -138,10 +131,10 @@ class ValueFlowsConfig(FlowAgentConfig, ValueFlowsCriticConfig):
     `successor_aggregation` and `return_aggregation` are its `ret_agg` and `q_agg`.
     """
 
-    confidence_temperature: float | None = 0.3
-    score: str = "one_step"
-    num_return_samples: int = 1
-    num_next_samples: int = 1
+    confidence_temperature: Positive | None = 0.3
+    score: Annotated[str, OneOf("scores")] = "one_step"
+    num_return_samples: Count = 1
+    num_next_samples: Count = 1
     score_noise: ScoreNoise = "per_candidate"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from jax import Array
 
-from pcbf_core.config import check_choice, check_range
+from pcbf_core.config import Count
 from pcbf_core.flow_critic import AGGREGATIONS, Aggregation
 from pcbf_core.learner import LearnerConfig
 from pcbf_core.roles import Role, make_role
@@ -24,13 +24,8 @@ class EnsembleConfig(LearnerConfig):
       value_aggregation: how members agree on the value of the successor.
     """
 
-    num_critics: int = 2
+    num_critics: Count = 2
     value_aggregation: Aggregation = "mean"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("num_critics", self.num_critics, at_least=1)
-        check_choice("value_aggregation", self.value_aggregation, AGGREGATIONS)
 
     def aggregate(self, members: Array) -> Array:
         """One value from those of the members on axis 0."""

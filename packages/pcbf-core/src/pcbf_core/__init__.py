@@ -3,6 +3,7 @@
 from pcbf_core.agent import Agent, BatchSource, GradientAgent, Learner, PlainAgent, ReturnSampler
 from pcbf_core.candidates import CandidateAgent, CandidateConfig
 from pcbf_core.critic import PCBFCritic, PCBFCriticConfig, path_coupled_pair
+from pcbf_core.dataset import Dataset
 from pcbf_core.flow import flow_map, flow_times, flow_trajectory
 from pcbf_core.flow_critic import FlowCritic, FlowCriticConfig, ReturnFlow
 from pcbf_core.learner import LearnerConfig, LearnerState, gradient_step
@@ -12,7 +13,7 @@ from pcbf_core.paths import current_point, current_point_from_successor, success
 from pcbf_core.pcbf import PCBF, PCBFConfig
 from pcbf_core.policy import Proposal, ProposalConfig
 from pcbf_core.targets import bellman_velocity, control_variate, optimal_control_weight, velocity_target
-from pcbf_core.training import Dataset, init_many, train_chunk
+from pcbf_core.training import first_divergence, init_many, train_chunk
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "current_point",
     "current_point_from_successor",
     "even_levels",
+    "first_divergence",
     "flow_map",
     "flow_times",
     "flow_trajectory",

@@ -6,13 +6,13 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import jax
 from jax import Array
 
 from pcbf_core.agent import GradientAgent
-from pcbf_core.config import check_choice, check_range
+from pcbf_core.config import Count, OneOf, PositiveShare
 from pcbf_core.learner import LearnerState
 from pcbf_core.policy import Proposal, ProposalConfig
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
@@ -32,16 +32,10 @@ class CandidateConfig(ProposalConfig):
 
     scores: ClassVar[tuple[str, ...]] = ("mean", "cvar")
 
-    score: str = "mean"
-    risk_level: float = 0.25
+    score: Annotated[str, OneOf("scores")] = "mean"
+    risk_level: PositiveShare = 0.25
     risk_seeking: bool = False
-    action_reuse: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("score", self.score, self.scores)
-        check_range("risk_level", self.risk_level, above=0, at_most=1)
-        check_range("action_reuse", self.action_reuse, at_least=1)
+    action_reuse: Count = 1
 
     def tail_levels(self, levels: Array) -> Array:
         """Uniform levels in [0, 1] moved into the tail that `score` looks at."""

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pcbf_core.config import check_choice, check_range
+from pcbf_core.config import Share
 from pcbf_core.flow import Velocity
 from pcbf_core.flow_critic import FlowCritic, ReturnFlow
 from pcbf_core.paths import current_point, successor_point
@@ -18,7 +18,7 @@ from pcbf_core.released import ReleasedCriticConfig, compiled_pair, first_member
 from pcbf_core.targets import optimal_control_weight, velocity_target
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
-ControlWeight = float | Literal["optimal"] | Callable[[Array], Array | float]
+ControlWeight = Share | Literal["optimal"] | Callable[[Array], Array | float]
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,6 @@ class PCBFCriticConfig(ReleasedCriticConfig):
 
     control_weight: ControlWeight = 0.0
     shared_noise: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.control_weight, str):
-            check_choice("control_weight", self.control_weight, ["optimal"])
-        elif not callable(self.control_weight):
-            check_range("control_weight", self.control_weight, at_least=0, at_most=1)
 
 
 def path_coupled_pair(

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from pcbf_core.config import check_choice, check_range
+from pcbf_core.config import Count, Positive, check_range
 from pcbf_core.encoders import observation_encoder
-from pcbf_core.flow import SOLVERS, Solver, Velocity, flow_map, flow_trajectory
+from pcbf_core.flow import Solver, Velocity, flow_map, flow_trajectory
 from pcbf_core.learner import LearnerConfig, LearnerState, fresh_state, gradient_step, make_optimizer
 from pcbf_core.networks import StateEmbedding, VelocityField, ensemble_velocity
-from pcbf_core.noise import even_levels, noise_and_times, noise_at_levels
+from pcbf_core.noise import check_levels, even_levels, noise_and_times, noise_at_levels
 from pcbf_core.roles import Role
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
+Levels = Array | np.ndarray | np.generic | Sequence[float] | float
 Aggregation = Literal["mean", "min"]
 AGGREGATIONS: dict[str, Callable[..., Array]] = {"mean": jnp.mean, "min": jnp.min}
 
@@ -43,27 +45,21 @@ class FlowCriticConfig(LearnerConfig):
         each keeps its law.
     """
 
-    num_critics: int = 2
-    num_flow_steps: int = 10
+    num_critics: Count = 2
+    num_flow_steps: Count = 10
     solver: Solver = "euler"
-    time_power: float = 1.0
-    time_sampling_power: float = 1.0
-    num_flow_times: int = 1
+    time_power: Positive = 1.0
+    time_sampling_power: Positive = 1.0
+    num_flow_times: Count = 1
     successor_aggregation: Aggregation = "mean"
     return_aggregation: Aggregation = "mean"
     clip_returns: bool = False
     stratified: bool = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("num_critics", self.num_critics, at_least=1)
-        check_range("num_flow_steps", self.num_flow_steps, at_least=1)
-        check_range("num_flow_times", self.num_flow_times, at_least=1)
-        check_range("time_power", self.time_power, above=0)
-        check_range("time_sampling_power", self.time_sampling_power, above=0)
-        check_choice("solver", self.solver, SOLVERS)
-        check_choice("successor_aggregation", self.successor_aggregation, AGGREGATIONS)
-        check_choice("return_aggregation", self.return_aggregation, AGGREGATIONS)
+
+def _like(asked: Levels, answer: Array) -> Array:
+    """`answer` without its last axis if a single number was asked for."""
+    return answer[..., 0] if np.ndim(asked) == 0 else answer
 
 
 @dataclass(frozen=True)
@@ -282,25 +278,28 @@ class FlowCritic(ABC):
         return self.returns_at(state, observation, action, noise).mean(axis=-1)
 
     def quantiles(
-        self, state: LearnerState, observation: Array, action: Array, levels: Array, num_flow_steps: int | None = None
+        self, state: LearnerState, observation: Array, action: Array, levels: Levels, num_flow_steps: int | None = None
     ) -> Array:
-        """Return quantiles at `levels` in (0, 1), (*batch, levels)."""
-        returns = self.returns_at(state, observation, action, noise_at_levels(jnp.asarray(levels)), num_flow_steps)
-        return jnp.sort(returns, axis=-1)
+        """Return quantiles at `levels` in [0, 1], in their order, (*batch, levels); (*batch,) for a single level."""
+        check_levels(levels)
+        wanted = jnp.atleast_1d(jnp.asarray(levels, jnp.float32))
+        returns = self.returns_at(state, observation, action, noise_at_levels(wanted), num_flow_steps)
+        rank = jnp.argsort(jnp.argsort(wanted))  # a higher level has the higher return, whatever the solver's error
+        return _like(levels, jnp.sort(returns, axis=-1)[..., rank])
 
     def cdf(
-        self, state: LearnerState, observation: Array, action: Array, values: Array, num_samples: int = 1024
+        self, state: LearnerState, observation: Array, action: Array, values: Levels, num_samples: int = 1024
     ) -> Array:
-        """P(Z ≤ value), (*batch, values), to a resolution of 1 / num_samples."""
+        """P(Z ≤ value), (*batch, values), to a resolution of 1 / num_samples; (*batch,) for a single value."""
         returns = self.quantiles(state, observation, action, even_levels(num_samples))
-        return (returns[..., None, :] <= jnp.asarray(values)[:, None]).mean(axis=-1)
+        return _like(values, (returns[..., None, :] <= jnp.atleast_1d(jnp.asarray(values))[:, None]).mean(axis=-1))
 
     def cvar(
         self,
         state: LearnerState,
         observation: Array,
         action: Array,
-        level: float,
+        level: float | np.generic | Array,
         num_samples: int = 256,
         *,
         upper: bool = False,
@@ -310,7 +309,7 @@ class FlowCritic(ABC):
         With `upper` it is the mean of the best share.
         """
         check_range("level", level, above=0, at_most=1)
-        levels = level * even_levels(num_samples)
+        levels = float(level) * even_levels(num_samples)
         noise = noise_at_levels(1 - levels if upper else levels)
         return self.returns_at(state, observation, action, noise).mean(axis=-1)
 
@@ -319,14 +318,14 @@ class FlowCritic(ABC):
         state: LearnerState,
         observation: Array,
         action: Array,
-        values: Array,
+        values: Levels,
         num_flow_steps: int = 100,
         num_points: int = 2001,
     ) -> Array:
         """Density of the return at `values`, (*batch, values), by p(ψ(x_0)) = φ(x_0) / ψ'(x_0).
 
-        ψ' comes from differentiating the flow along the way; values between the images of
-        `num_points` noises are interpolated.
+        A single value gives (*batch,). ψ' comes from differentiating the flow along the way; values between the
+        images of `num_points` noises are interpolated.
         """
         noise = jnp.linspace(-5.0, 5.0, num_points)
         returns, slope = jax.jvp(
@@ -335,8 +334,9 @@ class FlowCritic(ABC):
             (jnp.ones_like(noise),),
         )
         density = jax.scipy.stats.norm.pdf(noise) / jnp.maximum(slope, 1e-9)
-        interpolate = partial(jnp.interp, jnp.asarray(values), left=0.0, right=0.0)
-        return jnp.vectorize(interpolate, signature="(n),(n)->(m)")(jax.lax.cummax(returns, returns.ndim - 1), density)
+        interpolate = partial(jnp.interp, jnp.atleast_1d(jnp.asarray(values)), left=0.0, right=0.0)
+        at_values = jnp.vectorize(interpolate, signature="(n),(n)->(m)")
+        return _like(values, at_values(jax.lax.cummax(returns, returns.ndim - 1), density))
 
     def trajectories(
         self, state: LearnerState, observation: Array, action: Array, noise: Array, num_flow_steps: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ import optax
 from flax import struct
 from jax import Array
 
-from pcbf_core.config import check_choice, check_range
+from pcbf_core.config import Count, OneOf, Positive, PositiveShare, Share, Sizes, tidy
 from pcbf_core.networks import ACTIVATIONS
 from pcbf_core.types import Metrics, PyTree
 
@@ -35,42 +35,27 @@ class LearnerConfig:
     coefficient_names: ClassVar[tuple[str, ...]] = ()
     """The settings that scale the loss."""
 
-    discount: float = 0.99
-    hidden_sizes: tuple[int, ...] = (512, 512, 512, 512)
-    activation: str = "gelu"
+    discount: PositiveShare = 0.99
+    hidden_sizes: Sizes = (512, 512, 512, 512)
+    activation: Annotated[str, OneOf(tuple(ACTIVATIONS))] = "gelu"
     layer_norm: bool = True
-    state_features: int = 16
-    encoder_channels: tuple[int, ...] = (16, 32, 32)
-    encoder_features: int = 512
-    learning_rate: float = 3e-4
-    polyak_rate: float = 0.005
-    decay_steps: int | None = None
-    hold_fraction: float = 0.5
-    grad_clip: float | None = None
+    state_features: Count = 16
+    encoder_channels: Sizes = (16, 32, 32)
+    encoder_features: Count = 512
+    learning_rate: Positive = 3e-4
+    polyak_rate: PositiveShare = 0.005
+    decay_steps: Count | None = None
+    hold_fraction: Share = 0.5
+    grad_clip: Positive | None = None
 
     def __post_init__(self) -> None:
-        check_range("discount", self.discount, above=0, at_most=1)
-        check_range("learning_rate", self.learning_rate, above=0)
-        check_range("polyak_rate", self.polyak_rate, above=0, at_most=1)
-        check_range("hold_fraction", self.hold_fraction, at_least=0, at_most=1)
-        check_choice("activation", self.activation, ACTIVATIONS)
-        check_sizes("hidden_sizes", self.hidden_sizes)
-        check_sizes("encoder_channels", self.encoder_channels)
-        check_range("encoder_features", self.encoder_features, at_least=1)
-        if self.grad_clip is not None:
-            check_range("grad_clip", self.grad_clip, above=0)
+        tidy(self)
 
     @property
     def coefficients(self) -> dict[str, float]:
         """Scalars of the loss that a sweep may vary without compiling again: `coefficient_names` that are numbers."""
         values = {name: getattr(self, name) for name in self.coefficient_names}
         return {name: value for name, value in values.items() if isinstance(value, int | float)}
-
-
-def check_sizes(name: str, sizes: tuple[int, ...]) -> None:
-    """Raise unless `sizes` are the widths of a network's layers."""
-    if not sizes or min(sizes) < 1:
-        raise ValueError(f"`{name}={sizes}` is no network; pass positive widths, e.g. (64, 64).")
 
 
 def make_optimizer(config: LearnerConfig) -> optax.GradientTransformation:

@@ -6,6 +6,8 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 
@@ -33,6 +35,15 @@ def noise_and_times(
 def noise_at_levels(levels: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Standard normal quantiles, kept finite at levels 0 and 1."""
     return jax.scipy.special.ndtri(jnp.clip(levels, 1e-6, 1 - 1e-6))
+
+
+def check_levels(levels: object) -> None:
+    """Raise unless known quantile levels lie in [0, 1]; percent are a common mistake."""
+    if isinstance(levels, Tracer):
+        return
+    known = np.asarray(levels, float)
+    if not ((known >= 0) & (known <= 1)).all():
+        raise ValueError(f"`levels={known.tolist()}` must lie in [0, 1]; 0.9 is the 90 % quantile.")
 
 
 def even_levels(num_samples: int) -> Float[Array, " {num_samples}"]:

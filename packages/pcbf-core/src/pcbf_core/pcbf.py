@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, final, get_args
+from typing import Annotated, Any, ClassVar, Literal, final
 
 import jax
 from jax import Array
 
 from pcbf_core.candidates import CandidateAgent, CandidateConfig
-from pcbf_core.config import check_choice, check_range, config_from
+from pcbf_core.config import Count, OneOf, check_choice, config_from
 from pcbf_core.critic import PCBFCritic, PCBFCriticConfig
 from pcbf_core.flow_critic import FlowCritic, FlowCriticConfig
 from pcbf_core.learner import LearnerState
@@ -43,21 +43,12 @@ class FlowAgentConfig(FlowCriticConfig, CandidateConfig):
     scores: ClassVar[tuple[str, ...]] = ("mean", "one_step", "cvar")
 
     clip_returns: bool = True
-    num_return_samples: int = 16
+    num_return_samples: Count = 16
     score_noise: ScoreNoise = "shared"
     next_action: NextAction = "rejection"
-    next_score: str = "one_step"
-    num_next_samples: int = 4
+    next_score: Annotated[str, OneOf("scores")] = "one_step"
+    num_next_samples: Count = 4
     done_source: DoneSource = "masks"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("num_return_samples", self.num_return_samples, at_least=1)
-        check_range("num_next_samples", self.num_next_samples, at_least=1)
-        check_choice("score_noise", self.score_noise, get_args(ScoreNoise))
-        check_choice("next_action", self.next_action, get_args(NextAction))
-        check_choice("next_score", self.next_score, self.scores)
-        check_choice("done_source", self.done_source, get_args(DoneSource))
 
 
 @dataclass(frozen=True)
@@ -124,6 +115,8 @@ class FlowAgent(CandidateAgent):
 @dataclass(frozen=True)
 class PCBFConfig(FlowAgentConfig, PCBFCriticConfig):
     """Settings of PCBF: those of its critic and of acting. The defaults are the paper's algorithm."""
+
+    variants: ClassVar[tuple[str, ...]] = tuple(VARIANTS)
 
     @classmethod
     def variant(cls, name: str, **settings: Any) -> PCBFConfig:

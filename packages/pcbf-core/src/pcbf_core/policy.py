@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from pcbf_core.config import check_choice, check_range
-from pcbf_core.flow import SOLVERS, Solver, flow_map
-from pcbf_core.learner import LearnerConfig, check_sizes
+from pcbf_core.config import Count, Sizes
+from pcbf_core.flow import Solver, flow_map
+from pcbf_core.learner import LearnerConfig
 from pcbf_core.roles import Role, make_role, over_candidates
 from pcbf_core.types import PyTree, TaskSpec
 
@@ -28,13 +28,8 @@ class ActorConfig(LearnerConfig):
       actor_layer_norm: LayerNorm in the actors.
     """
 
-    actor_hidden_sizes: tuple[int, ...] | None = None
+    actor_hidden_sizes: Sizes | None = None
     actor_layer_norm: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.actor_hidden_sizes is not None:
-            check_sizes("actor_hidden_sizes", self.actor_hidden_sizes)
 
 
 @dataclass(frozen=True)
@@ -49,17 +44,10 @@ class ProposalConfig(ActorConfig):
       num_candidates: K, the candidates among which a critic chooses.
     """
 
-    num_action_steps: int = 10
+    num_action_steps: Count = 10
     action_solver: Solver = "euler"
     action_clip: ActionClip = "end"
-    num_candidates: int = 16
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("num_action_steps", self.num_action_steps, at_least=1)
-        check_range("num_candidates", self.num_candidates, at_least=1)
-        check_choice("action_clip", self.action_clip, get_args(ActionClip))
-        check_choice("action_solver", self.action_solver, SOLVERS)
+    num_candidates: Count = 16
 
 
 def clip_action(action: Array) -> Array:

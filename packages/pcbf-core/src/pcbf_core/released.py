@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import jax
 from jax import Array
 
-from pcbf_core.config import check_choice, check_range
+from pcbf_core.config import Count, check_range
 from pcbf_core.flow import Velocity
 from pcbf_core.flow_critic import FlowCriticConfig, ReturnFlow
 from pcbf_core.paths import successor_point
@@ -63,7 +63,7 @@ class ReleasedCriticConfig(FlowCriticConfig):
         R + γ̃ (X' + λ (c_t - X')) + (λ - 1) X_0, as that compiled code does (biased by λ X_0 at terminals).
     """
 
-    trained_critics: int | None = None
+    trained_critics: Count | None = None
     path: Path = "linear"
     lambda_scale: LambdaScale = "paper"
 
@@ -71,8 +71,6 @@ class ReleasedCriticConfig(FlowCriticConfig):
         super().__post_init__()
         if self.trained_critics is not None:
             check_range("trained_critics", self.trained_critics, at_least=1, at_most=self.num_critics)
-        check_choice("path", self.path, get_args(Path))
-        check_choice("lambda_scale", self.lambda_scale, get_args(LambdaScale))
 
     @property
     def is_compiled_form(self) -> bool:

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from flax import struct
+import numpy as np
 from jax import Array
 
 from pcbf_core.agent import BatchSource, Learner, PreparingLearner
+from pcbf_core.config import check_choice, check_whole
+from pcbf_core.dataset import check_fits
 from pcbf_core.learner import LearnerState
-from pcbf_core.types import Metrics, Transition
+from pcbf_core.types import Metrics, PyTree, Transition
 
 
-class Dataset(struct.PyTreeNode):
-    """Transitions on device, sampled uniformly with replacement."""
-
-    transitions: Transition
-
-    @property
-    def size(self) -> int:
-        return self.transitions.reward.shape[0]
-
-    def sample(self, key: Array, batch_size: int) -> Transition:
-        index = jax.random.randint(key, (batch_size,), 0, self.size)
-        return jax.tree.map(lambda x: x[index], self.transitions)
-
-
-@partial(
-    jax.jit,
-    static_argnames=("learner", "num_steps", "batch_size", "across"),
-    donate_argnames="states",
-)
 def train_chunk(
     learner: Learner,
     states: LearnerState,
@@ -44,6 +28,7 @@ def train_chunk(
     num_steps: int,
     batch_size: int,
     across: Literal["vmap", "map"] = "vmap",
+    count: int | None = None,
 ) -> tuple[LearnerState, Metrics]:
     """`num_steps` updates for every learner in one compiled call; metrics come back as (learner, step).
 
@@ -59,32 +44,91 @@ def train_chunk(
       keys: one key per learner, the same in every chunk of a run.
       start_step: number of updates made before this call.
       across: "vmap" runs the learners in lockstep, "map" one after the other.
+      count: make only so many of the `num_steps` updates; the compiled program is the same for every count, so that
+        calls can be made as short as one likes. Metrics come back for these only.
     """
+    check_whole("num_steps", num_steps)
+    count = num_steps if count is None else count
+    check_whole("count", count)
+    if count > num_steps:
+        raise ValueError(f"`count={count}` is more than `num_steps={num_steps}`.")
+    check_whole("batch_size", batch_size)
+    check_choice("across", across, ("vmap", "map"))
+    check_fits(getattr(learner, "spec", None), source)
+    states, metrics = _train_chunk(
+        learner, states, source, keys, start_step, count, num_steps=num_steps, batch_size=batch_size, across=across
+    )
+    return states, jax.tree.map(lambda history: history[:, :count], metrics)
+
+
+@partial(
+    jax.jit,
+    static_argnames=("learner", "num_steps", "batch_size", "across"),
+    donate_argnames="states",
+)
+def _train_chunk(
+    learner: Learner,
+    states: LearnerState,
+    source: BatchSource,
+    keys: Array,
+    start_step: int | Array,
+    count: int | Array,
+    *,
+    num_steps: int,
+    batch_size: int,
+    across: Literal["vmap", "map"],
+) -> tuple[LearnerState, Metrics]:
+    """`train_chunk`, compiled; metrics beyond `count` are zero."""
 
     def one_learner(state: LearnerState, key: Array) -> tuple[LearnerState, Metrics]:
-        steps = start_step + jnp.arange(num_steps)
         if isinstance(learner, PreparingLearner) and learner.action_reuse > 1:
-            return _train_in_rounds(learner, state, source, key, steps, batch_size)
+            return _train_in_rounds(learner, state, source, key, start_step, count, num_steps, batch_size)
 
-        def one_step(state: LearnerState, step: Array) -> tuple[LearnerState, Metrics]:
-            batch_key, update_key = jax.random.split(jax.random.fold_in(key, step))
+        def one_step(state: LearnerState, index: Array) -> tuple[LearnerState, Metrics]:
+            batch_key, update_key = jax.random.split(jax.random.fold_in(key, start_step + index))
             return learner.update(state, source.sample(batch_key, batch_size), update_key)
 
-        return jax.lax.scan(one_step, state, steps)
+        return counted_scan(one_step, state, count, num_steps)
 
     if across == "map":
         return jax.lax.map(lambda pair: one_learner(*pair), (states, keys))
     return jax.vmap(one_learner)(states, keys)
 
 
-def _train_in_rounds(
-    learner: PreparingLearner, state: LearnerState, source: BatchSource, key: Array, steps: Array, batch_size: int
-) -> tuple[LearnerState, Metrics]:
-    """Updates at `steps` in rounds of `action_reuse`² steps, the last one shorter; see `train_chunk`."""
-    reuse = learner.action_reuse
+def counted_scan(
+    step: Callable[[Any, Array], tuple[Any, PyTree]], carry: Any, count: int | Array, capacity: int
+) -> tuple[Any, PyTree]:
+    """`jax.lax.scan` of `step(carry, index)` over index 0 … count - 1, where `count` need not be known to compile.
 
-    def one_round(state: LearnerState, steps: Array) -> tuple[LearnerState, Metrics]:
-        round_key, _ = jax.random.split(jax.random.fold_in(key, steps[0]))
+    What `step` gives besides is stacked on an axis of length `capacity` ≥ count, zero beyond `count`.
+    """
+    blank = jax.eval_shape(step, carry, jnp.zeros((), jnp.int32))[1]
+    history = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), blank)
+
+    def one(index: Array, both: tuple[Any, PyTree]) -> tuple[Any, PyTree]:
+        carry, values = step(both[0], index)
+        return carry, jax.tree.map(lambda rows, value: rows.at[index].set(value), both[1], values)
+
+    return jax.lax.fori_loop(0, count, one, (carry, history))
+
+
+def _train_in_rounds(
+    learner: PreparingLearner,
+    state: LearnerState,
+    source: BatchSource,
+    key: Array,
+    start_step: int | Array,
+    count: int | Array,
+    num_steps: int,
+    batch_size: int,
+) -> tuple[LearnerState, Metrics]:
+    """`count` updates in rounds of `action_reuse`² steps, the last one shorter; see `train_chunk`."""
+    reuse = learner.action_reuse
+    size = reuse * reuse
+
+    def one_round(state: LearnerState, number: Array) -> tuple[LearnerState, Metrics]:
+        first = start_step + number * size
+        round_key, _ = jax.random.split(jax.random.fold_in(key, first))
         batch_key, order_key = jax.random.split(round_key)
 
         def one_batch(key: Array) -> Transition:
@@ -94,26 +138,36 @@ def _train_in_rounds(
         pool = jax.lax.map(one_batch, jax.random.split(batch_key, reuse))  # in turn: a whole pool outgrows caches
         pool = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), pool)
         orders = jax.vmap(lambda k: jax.random.permutation(k, reuse * batch_size))(jax.random.split(order_key, reuse))
-        batches = orders.reshape(reuse * reuse, batch_size)[: len(steps)]
+        batches = orders.reshape(size, batch_size)
 
-        def one_step(state: LearnerState, item: tuple[Array, Array]) -> tuple[LearnerState, Metrics]:
-            step, index = item
-            _, update_key = jax.random.split(jax.random.fold_in(key, step))
-            return learner.learn(state, jax.tree.map(lambda x: x[index], pool), update_key)
+        def one_step(state: LearnerState, index: Array) -> tuple[LearnerState, Metrics]:
+            _, update_key = jax.random.split(jax.random.fold_in(key, first + index))
+            return learner.learn(state, jax.tree.map(lambda x: x[batches[index]], pool), update_key)
 
-        return jax.lax.scan(one_step, state, (steps, batches))
+        return counted_scan(one_step, state, jnp.minimum(size, count - number * size), size)
 
-    num_rounds, rest = divmod(len(steps), reuse * reuse)
-    parts = []
-    if num_rounds:
-        state, metrics = jax.lax.scan(one_round, state, steps[: len(steps) - rest].reshape(num_rounds, -1))
-        parts.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), metrics))
-    if rest:
-        state, metrics = one_round(state, steps[len(steps) - rest :])
-        parts.append(metrics)
-    return state, jax.tree.map(lambda *each: jnp.concatenate(each), *parts)
+    num_rounds, capacity = (count + size - 1) // size, -(-num_steps // size)
+    state, metrics = counted_scan(one_round, state, num_rounds, capacity)
+    return state, jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:num_steps], metrics)
 
 
 def init_many(learner: Learner, keys: Array) -> LearnerState:
     """Fresh states for several seeds, stacked on axis 0; compiled without optimisation, as it runs once."""
     return jax.jit(jax.vmap(learner.init), compiler_options={"xla_backend_optimization_level": 0})(keys)
+
+
+def first_divergence(metrics: Mapping[str, Any], limit: float = 1e12) -> dict[int, tuple[int, str]]:
+    """When and why learners of `train_chunk`'s metrics are lost, by index: the first metric that is no finite number.
+
+    A metric beyond `limit` counts as well. The step counts from 1 in the call.
+
+    Empty while all is well, so `if first_divergence(metrics): …` is the check to make after a call.
+    """
+    found: dict[int, tuple[int, str]] = {}
+    for name, values in metrics.items():
+        history = np.asarray(values, np.float64)
+        for index in range(len(history)):
+            bad = np.flatnonzero(~(np.abs(history[index]) < limit))
+            if len(bad) and (index not in found or bad[0] < found[index][0]):
+                found[index] = int(bad[0]), f"{name} became {history[index][bad[0]]}"
+    return {index: (step + 1, reason) for index, (step, reason) in sorted(found.items())}

@@ -12,7 +12,6 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +19,7 @@ import numpy as np
 from jax import Array
 
 from pcbf_core.agent import Agent
-from pcbf_core.config import check_choice, check_range
+from pcbf_core.config import Count, tidy
 from pcbf_core.learner import LearnerState
 from pcbf_experiments.data.scaling import Scaling
 from pcbf_experiments.simulators import SimulatorPool, StepResult, SuccessTiming
@@ -41,17 +40,13 @@ class EvaluationSettings:
       success_timing: see `OGBench.simulator`.
     """
 
-    num_episodes: int = 50
-    num_slots: int = 10
-    episode_limit: int | None = None
+    num_episodes: Count = 50
+    num_slots: Count = 10
+    episode_limit: Count | None = None
     success_timing: SuccessTiming = "pre"
 
     def __post_init__(self) -> None:
-        for name in ("num_episodes", "num_slots"):
-            check_range(name, getattr(self, name), at_least=1)
-        if self.episode_limit is not None:
-            check_range("episode_limit", self.episode_limit, at_least=1)
-        check_choice("success_timing", self.success_timing, get_args(SuccessTiming))
+        tidy(self)
 
 
 def episode_seed(task_name: str, episode: int) -> int:

@@ -214,7 +214,7 @@ def serve(connection: Connection, spec: SimulatorSpec, num_simulators: int) -> N
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         simulators = [make_simulator(spec) for _ in range(num_simulators)]
-        while (request := connection.recv()) is not None:
+        while (request := _next_request(connection)) is not None:
             try:
                 connection.send(("ok", answer(simulators, *request)))
             except Exception as error:  # told to the parent, which raises
@@ -222,6 +222,14 @@ def serve(connection: Connection, spec: SimulatorSpec, num_simulators: int) -> N
     for env in simulators:
         env.close()
     connection.close()
+
+
+def _next_request(connection: Connection) -> Any:
+    """What the parent asks; None if it is gone."""
+    try:
+        return connection.recv()
+    except (EOFError, KeyboardInterrupt):
+        return None
 
 
 def answer(simulators: Sequence[gymnasium.Env], command: str, items: Sequence[tuple[int, Any]]) -> list[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pcbf_experiments.plugins import load_plugins
 from pcbf_records.canonical import nearest
 from pcbf_records.sheets import Observations, Task
@@ -88,9 +90,23 @@ def find_task(name: str) -> Task:
     load_plugins()
     if name in TASKS:
         return TASKS[name]
-    near = nearest(name, TASKS, count=3, cutoff=0.3)
+    raise _unknown("task", name, TASKS)
+
+
+def find_dataset(name: str) -> Task:
+    """A task of the dataset called `name`, or the task of that name; a wrong name raises with the nearest datasets."""
+    known = datasets()
+    if name in known:
+        return known[name]
+    if name in TASKS:
+        return TASKS[name]
+    raise _unknown("dataset", name, [*known, *TASKS])
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> ValueError:
+    near = nearest(name, known, count=3)
     hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
-    raise ValueError(f"`task={name!r}` is unknown.{hint} `pcbf-data list` shows all {len(TASKS)} names.")
+    return ValueError(f"`{what}={name!r}` is unknown.{hint} `pcbf-data list` shows all names.")
 
 
 def datasets() -> dict[str, Task]:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +15,9 @@ from flax import struct
 from jax import Array
 
 from pcbf_baselines.value_flows import ValueFlowsCritic, ValueFlowsCriticConfig
-from pcbf_core.config import check_choice, check_range
+from pcbf_core.config import Count, OneOf, Positive, PositiveShare, Range, Share, Sizes, check_choice, tidy
 from pcbf_core.critic import PCBFCritic, PCBFCriticConfig
-from pcbf_core.flow import SOLVERS, Solver, flow_times
+from pcbf_core.flow import Solver, flow_times
 from pcbf_core.flow_critic import FlowCritic
 from pcbf_core.learner import LearnerState
 from pcbf_core.mrp import MRPS, MarkovRewardProcess
@@ -49,35 +49,26 @@ class ToySettings:
     The others are those of `FlowCriticConfig`.
     """
 
-    coefficients: tuple[float, ...] = (0.0, 0.5)
-    num_seeds: int = 1
-    num_steps: int = 10_000
-    batch_size: int = 128
-    num_flow_times: int = 4
-    hidden_sizes: tuple[int, ...] = (32, 32, 32)
-    activation: str = "relu"
-    learning_rate: float = 1e-2
-    polyak_rate: float = 0.05
-    hold_fraction: float = 0.5
-    num_flow_steps: int = 12
+    coefficients: tuple[Share, ...] = (0.0, 0.5)
+    num_seeds: Count = 1
+    num_steps: Count = 10_000
+    batch_size: Count = 128
+    num_flow_times: Count = 4
+    hidden_sizes: Sizes = (32, 32, 32)
+    activation: Annotated[str, OneOf(tuple(ACTIVATIONS))] = "relu"
+    learning_rate: Positive = 1e-2
+    polyak_rate: PositiveShare = 0.05
+    hold_fraction: Share = 0.5
+    num_flow_steps: Count = 12
     solver: Solver = "midpoint"
-    time_power: float = 1.5
+    time_power: Positive = 1.5
     stratified: bool = True
-    num_eval_steps: int = 50
-    num_eval_samples: int = 4096
-    absorbing_fraction: float = 0.1
+    num_eval_steps: Count = 50
+    num_eval_samples: Annotated[int, Range(at_least=2)] = 4096
+    absorbing_fraction: Annotated[float, Range(at_least=0, below=1)] = 0.1
 
     def __post_init__(self) -> None:
-        if not self.coefficients:
-            raise ValueError("`coefficients=()` leaves nothing to train; pass at least one number.")
-        for value in self.coefficients:
-            check_range("coefficients", value, at_least=0, at_most=1)
-        for name in ("num_seeds", "num_steps", "batch_size", "num_eval_steps"):
-            check_range(name, getattr(self, name), at_least=1)
-        check_range("num_eval_samples", self.num_eval_samples, at_least=2)
-        check_range("absorbing_fraction", self.absorbing_fraction, at_least=0, below=1)
-        check_choice("solver", self.solver, SOLVERS)
-        check_choice("activation", self.activation, ACTIVATIONS)
+        tidy(self)
 
 
 class ProcessSource(struct.PyTreeNode):

@@ -6,10 +6,13 @@ import csv
 import hashlib
 import json
 import os
+import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+import numpy as np
 
 
 @contextmanager
@@ -25,6 +28,10 @@ def atomic_write(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(unfinished, path)
+    except OSError as error:
+        if error.filename is None and error.errno is not None:  # such as a full disk, which names no file by itself
+            raise type(error)(error.errno, error.strerror, str(path)) from error
+        raise
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -54,6 +61,17 @@ def sha256(path: Path) -> str:
     """SHA-256 of a file's content."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def open_npz(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
+    """The arrays of a file, read without pickle; what is no npz archive raises a `ValueError` that says so."""
+    with open(path, "rb") as stream:
+        if not zipfile.is_zipfile(stream):
+            raise ValueError("no npz archive")
+        stream.seek(0)
+        with np.load(stream, allow_pickle=False) as arrays:
+            yield arrays
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -77,6 +77,10 @@ class JobFiles:
         return self._of_group("receipts", "evaluated.json")
 
     @property
+    def receipts(self) -> tuple[Path, Path]:
+        return self.receipt, self.evaluation_receipt
+
+    @property
     def checkpoint(self) -> Path:
         """The whole state at the last checkpoint, to resume from."""
         return self._of_group("checkpoints", "npz")
@@ -203,6 +207,18 @@ def receipt_files(results: Path) -> list[Path]:
     return sorted(results.glob("receipts/*/*/seeds*.json"))
 
 
+def found_groups(results: Path) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Task, method and seeds of every group that has left something in a results folder without its ablations."""
+    of_groups = [
+        path for folder in ("checkpoints", "cost", "receipts") for path in results.glob(f"{folder}/*/*/seeds*")
+    ]
+    groups = {(task, method, group_seeds(group)) for task, method, group in map(group_place, of_groups)}
+    known = {(task, method, seed) for task, method, seeds in groups for seed in seeds}
+    of_seeds = [*results.glob("locks/train/*/*/seed*.lock"), *run_files(results)]
+    alone = {(task, method, seed) for task, method, seed in map(place, of_seeds)} - known
+    return sorted([*groups, *((task, method, (seed,)) for task, method, seed in alone)])
+
+
 def progress_files(results: Path) -> list[Path]:
     return sorted([*results.glob("progress/*.json"), *results.glob(f"{ABLATIONS}/*/progress/*.json")])
 
@@ -283,6 +299,7 @@ def found_records(results: Path) -> Iterator[str]:
 # --- the repository around it ---------------------------------------------------------------------------------------
 
 PAPER_NUMBERS = "data/paper"
+RAW_DATA = "data/raw"
 CONFIG = "config"
 
 

@@ -1,7 +1,7 @@
 """The sheets of config/: which tasks and methods there are, and the settings of methods per domain.
 
 `config/tasks.tsv` (the paper's), `config/extra_tasks.tsv` and `config/methods.tsv` are written from the registries of
-the packages (`pcbf-data list --tsv`), for whatever must know them without importing JAX; a test holds them equal.
+the packages (`make sheets`), for whatever must know them without importing JAX; a test holds them equal.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pcbf_records.canonical import canonical_json
 from pcbf_records.errors import RecordError
-from pcbf_records.files import atomic_write, write_csv
+from pcbf_records.files import atomic_write, open_npz, write_csv
 from pcbf_records.layout import TOY_LOSS_STD, TOY_W1, toy_files, toy_run
 
 PROCESSES = ("solitaire", "bernoulli", "chain")
@@ -125,7 +125,7 @@ def load_toy_record(path: Path) -> ToyRecord:
     """The toy record at `<process>/<method>.npz`, with every array's shape checked."""
     process, method = path.parent.name, path.stem
     try:
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
+        with open_npz(path) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise RecordError(f"{_named(path)} is not a readable npz ({error}); {_remake(path)}") from error

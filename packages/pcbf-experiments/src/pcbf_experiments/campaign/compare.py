@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import sys
@@ -14,12 +13,12 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from pcbf_experiments.campaign.manifest import read_manifest
 from pcbf_records import layout
 from pcbf_records.canonical import differences, readable_json
-from pcbf_records.files import write_text
+from pcbf_records.commands import Parser
+from pcbf_records.files import open_npz, write_text
 from pcbf_records.layout import MANIFEST
 from pcbf_records.toy import PROCESSES, TOY_METHODS
 
@@ -151,6 +150,8 @@ def _cells(frames: Sequence[pd.DataFrame], quantity: str) -> list[Cell]:
     num_ours, num_published = both["count_ours"], both["count_published"]
     variance = both["std_ours"].fillna(0.0) ** 2 / num_ours + both["std_published"].fillna(0.0) ** 2 / num_published
     allowed = STANDARD_ERRORS * np.sqrt(variance) + FLOOR[quantity]
+    from scipy import stats  # a second, which a folder with nothing to compare need not wait
+
     chance = 2 * stats.t.sf(STANDARD_ERRORS, np.maximum(1, num_ours + num_published - 2))
     columns = [both["mean_ours"].tolist(), both["mean_published"].tolist(), allowed.tolist(), chance.tolist()]
     places = [place if isinstance(place, tuple) else (place,) for place in both.index.tolist()]
@@ -228,7 +229,7 @@ def _same_content(first: Path, second: Path) -> bool:
         return _numbers(one) == _numbers(other)
     if first.suffix != ".npz":
         return False
-    with np.load(first, allow_pickle=False) as one, np.load(second, allow_pickle=False) as other:
+    with open_npz(first) as one, open_npz(second) as other:
         names = set(one.files) - {"metadata"}
         return names == set(other.files) - {"metadata"} and all(
             one[name].dtype == other[name].dtype
@@ -320,7 +321,7 @@ def _grouped(found: Sequence[Finding]) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="pcbf-compare",
         description="Say what in a results folder is identical to, agrees with or differs from the published one.",
     )

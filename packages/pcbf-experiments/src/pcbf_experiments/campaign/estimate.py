@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Any
 from pcbf_experiments.campaign.plan import Plan, TrainJob, counted, data_stamp, load_plan
 from pcbf_experiments.campaign.settings import SCALES, SELECTORS, SettingsError
 from pcbf_experiments.campaign.status import JobStatus, job_status
+from pcbf_records.commands import Parser
 from pcbf_records.files import read_json
 from pcbf_records.layout import (
     PAPER_NUMBERS,
@@ -199,7 +199,7 @@ def paper_times(root: Path) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="pcbf-plan",
         description="Say what a scale takes: runs, hours of a GPU by method and domain, disk space, and what "
         "is missing. Speeds are those of cost records of runs on a GPU; where there are none, the paper's.",

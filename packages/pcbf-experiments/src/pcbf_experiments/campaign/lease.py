@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from pcbf_records.commands import Parser, whole_number
 from pcbf_records.locks import open_lock, try_lock
 
 CPU = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
@@ -89,7 +90,7 @@ def leased_environment(count: int, needed: int, environment: Mapping[str, str], 
         return dict(CPU)
     if count > len(devices):
         raise LeaseError(f"{count} GPUs are asked for, {len(devices)} are visible: {', '.join(devices)}.")
-    slots = int(environment.get("PCBF_JOBS_PER_GPU", "1"))
+    slots = _jobs_per_gpu(environment.get("PCBF_JOBS_PER_GPU", "1"))
     default = Path(tempfile.gettempdir()) / "pcbf-gpu-locks"
     leased = acquire(devices, count, slots, Path(environment.get("PCBF_LOCK_DIR", default)))
     for file in leased.values():
@@ -100,18 +101,24 @@ def leased_environment(count: int, needed: int, environment: Mapping[str, str], 
     return {"CUDA_VISIBLE_DEVICES": ",".join(leased), **share}
 
 
+def _jobs_per_gpu(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise LeaseError(f"PCBF_JOBS_PER_GPU={text}: must be a whole number >= 1.")
+    return int(text)
+
+
 _KEPT: list[IO[str]] = []  # open files are locks: they must not be closed before the command takes over
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Become the command; an exit code only if there is no GPU for it."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="pcbf-lease",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("count", type=int, help="GPUs granted to the command; 0 runs it on the CPU")
-    parser.add_argument("--needed", type=int, help="GPUs the command should have (default: as granted)")
+    parser.add_argument("count", type=whole_number(0), help="GPUs granted to the command; 0 runs it on the CPU")
+    parser.add_argument("--needed", type=whole_number(0), help="GPUs the command should have (default: as granted)")
     parser.add_argument("command", nargs="+", help="the command, after --")
     options = parser.parse_args(arguments)
     needed = options.count if options.needed is None else options.needed

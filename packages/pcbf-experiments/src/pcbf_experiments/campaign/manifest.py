@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import platform
 import sys
@@ -14,6 +13,7 @@ from pcbf_experiments.campaign.plan import control_names
 from pcbf_experiments.campaign.settings import Settings
 from pcbf_records import layout
 from pcbf_records.canonical import content_hash, readable_json
+from pcbf_records.commands import Parser, json_object
 from pcbf_records.files import sha256, write_text
 from pcbf_records.layout import MANIFEST
 from pcbf_records.sheets import Sheets, load_sheets
@@ -83,11 +83,9 @@ def read_manifest(results: Path) -> Manifest:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="pcbf-manifest", description="Write manifest.json beside the records of a scale."
-    )
+    parser = Parser(prog="pcbf-manifest", description="Write manifest.json beside the records of a scale.")
     parser.add_argument("--results", type=Path, required=True, help="folder of the scale, such as results/laptop")
-    parser.add_argument("--settings", type=json.loads, required=True, help="the settings of the scale, as JSON")
+    parser.add_argument("--settings", type=json_object, required=True, help="the settings of the scale, as JSON")
     parser.add_argument("--root", type=Path, default=Path(), help="top folder of the repository; default: this folder")
     options = parser.parse_args(arguments)
     sheets = load_sheets(options.root)

@@ -13,10 +13,11 @@ from typing import Any
 import yaml
 
 from pcbf_experiments.campaign.settings import OVERRIDE_SOURCE, Settings, SettingsError, load_scales, selection
+from pcbf_experiments.method_settings import default_faults, setting_faults
 from pcbf_records import layout
 from pcbf_records.canonical import suggestion
 from pcbf_records.runs import steps_to_judge
-from pcbf_records.sheets import Sheets, Task, domain_settings, load_sheets
+from pcbf_records.sheets import METHODS_FILE, Sheets, Task, domain_settings, load_sheets
 
 PAPER = "paper"  # in place of a list of tasks: all tasks of the paper
 ABLATED = "pcbf"  # whose control weight the ablation varies
@@ -73,12 +74,32 @@ def check_names(settings: Settings, sheets: Sheets, source: str) -> None:
         for name in names
         if name not in known
     ]
+    faults += [f"{source}: control.method_settings.{fault}" for fault in _setting_faults(control)]
     run = control["run"]
     if run["eval_every"] % run["log_every"]:
         faults.append(
             f"{source}: control.run.eval_every = {run['eval_every']}: must be a multiple of "
             f"control.run.log_every = {run['log_every']}"
         )
+    if faults:
+        raise SettingsError("\n".join(faults))
+
+
+def _setting_faults(control: Settings) -> Iterator[str]:
+    """What is wrong with the method settings of a scale: each must be one that its method has, or some method."""
+    for name, settings in control["method_settings"].items():
+        faults = default_faults(settings, control["methods"]) if name == "default" else setting_faults(name, settings)
+        yield from (f"{name}.{fault}" for fault in faults)
+
+
+def check_domains(sheets: Sheets) -> None:
+    """Raise unless the settings of every domain are settings of their methods."""
+    faults = [
+        f"{METHODS_FILE}: domains.{domain}.methods.{method}.{fault}"
+        for domain, values in sheets.domains.items()
+        for method, settings in values["methods"].items()
+        for fault in setting_faults(method, settings)
+    ]
     if faults:
         raise SettingsError("\n".join(faults))
 
@@ -145,7 +166,7 @@ def data_folder(settings: Settings) -> str:
     """Where the datasets of a scale lie: official files, or those generated with the scale's own settings."""
     data = settings["control"]["data"]
     if data is None:
-        return "data/raw"
+        return layout.RAW_DATA
     return f"data/local/episodes{data['episodes']}-length{data['length']}-seed{data['seed']}"
 
 
@@ -229,6 +250,7 @@ def load_plan(root: str | Path, config: Mapping[str, Any]) -> Plan:
     """The plan of the scales under `root`, given what `--config` says; a wrong name raises `SettingsError`."""
     scale, settings = load_scales(root, config)
     sheets = load_sheets(root)
+    check_domains(sheets)
     for name, values in settings.items():
         changed = f" with {OVERRIDE_SOURCE}" if name == scale and "control" in config else ""
         check_names(values, sheets, f"config/scales/{name}.yaml{changed}")

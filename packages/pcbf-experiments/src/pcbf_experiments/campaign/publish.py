@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import yaml
 from pcbf_experiments.campaign.manifest import faults, read_manifest, record_names
 from pcbf_experiments.campaign.settings import DEFAULT_SCALE, SCALES, load_scale
 from pcbf_records.canonical import differences, suggestion
+from pcbf_records.commands import Parser
 from pcbf_records.files import atomic_write
 from pcbf_records.layout import MANIFEST, RECORD_FOLDERS, REPORT, published_folder, scale_folder
 from pcbf_records.sheets import load_sheets
@@ -67,7 +67,7 @@ def check_publishable(root: Path, scale: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="pcbf-publish", description="Promote a finished scale to results/published.")
+    parser = Parser(prog="pcbf-publish", description="Promote a finished scale to results/published.")
     parser.add_argument(
         "scale", nargs="?", default=DEFAULT_SCALE, help=f"one of {', '.join(SCALES)}; default %(default)s"
     )

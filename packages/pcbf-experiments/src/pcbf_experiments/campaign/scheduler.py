@@ -8,12 +8,15 @@ one alone knows that no other scheduler is alive here, and may remove what dead 
 from __future__ import annotations
 
 import fcntl
+import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from pcbf_records import layout
+from pcbf_records.canonical import suggestion
 from pcbf_records.locks import open_lock, try_lock
 from pcbf_records.runs import Fault, receipt_faults
 
@@ -61,3 +64,47 @@ def clear_receipt(receipt: Path, faults: Iterable[Fault]) -> None:
         if fault.path.is_file() and fault.path != receipt:
             fault.path.replace(fault.path.with_name(f"{fault.path.name}.old"))
     receipt.unlink(missing_ok=True)
+
+
+# --- Snakemake's command line ---------------------------------------------------------------------------------------
+
+# Options that have Snakemake look at the plan, or mend its own notes, without running a job.
+LOOKING = (
+    *("dryrun", "lint", "summary", "detailed_summary", "dag", "d3dag", "rulegraph", "filegraph", "report", "archive"),
+    *("list_rules", "list_target_rules", "list_changes", "list_input_changes", "list_params_changes", "list_untracked"),
+    *("unlock", "touch", "cleanup_metadata", "print_compilation", "containerize", "export_cwl", "generate_unit_tests"),
+)
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """What Snakemake was asked for: targets, and whether to run them or only to look."""
+
+    targets: tuple[str, ...] = ()
+    is_run: bool = True
+
+
+def command_line(arguments: Sequence[str]) -> CommandLine:
+    """Snakemake's command line (`sys.argv`); an empty one if this is another program."""
+    if "snakemake" not in arguments[0]:
+        return CommandLine()
+    from snakemake.cli import get_argument_parser
+
+    options, _ = get_argument_parser().parse_known_args(arguments[1:])
+    return CommandLine(tuple(options.targets or ()), not any(getattr(options, name, None) for name in LOOKING))
+
+
+def target_faults(targets: Iterable[str], rules: Sequence[str], artefacts: Sequence[str]) -> list[str]:
+    """A sentence for every target that is no rule, no figure or table of `artefacts`, and no other file either."""
+    folders = {os.path.dirname(path) for path in artefacts if "/figures/" in path or "/tables/" in path}
+    faults = []
+    for target in targets:
+        is_artefact = os.path.dirname(target) in folders
+        if target in rules or target in artefacts or ("/" in target and not is_artefact):
+            continue
+        hint = suggestion(target, artefacts if is_artefact else rules)
+        faults.append(
+            f"there is no target {target}{hint}\ntargets: {', '.join(rules)}, or a file of results/<scale>, such as "
+            f"{min(artefacts, key=lambda path: '/figures/' not in path)}"
+        )
+    return faults

@@ -6,16 +6,13 @@ Nothing here imports JAX or a plotting library, so that the pipeline's start-up 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonschema import Draft202012Validator, ValidationError
-from jsonschema.validators import extend
 
+from pcbf_experiments.schemas import schema_faults
 from pcbf_records.canonical import shown, suggestion
 
 Settings = dict[str, Any]
@@ -47,12 +44,9 @@ def load_scale(path: str | Path, overrides: Mapping[str, Any] | None = None) -> 
         raise SettingsError(f"{path}: there is no such file; {_unknown_scale(path.stem)}")
     overrides = overrides or {}
     settings = _merge(_read_yaml(path), overrides)
-    validator = _Validator(_read_yaml(root / SCHEMA))
-    faults = sorted(validator.iter_errors(settings), key=lambda fault: [str(key) for key in fault.absolute_path])
     sentences = [
         f"{OVERRIDE_SOURCE if _contains(overrides, keys) else _tail(path)}: {sentence}"
-        for fault in faults
-        for keys, sentence in _explain(fault, validator.schema)
+        for keys, sentence in schema_faults(_read_yaml(root / SCHEMA), settings)
     ]
     if sentences:
         raise SettingsError("\n".join(sentences))
@@ -80,6 +74,14 @@ def load_scales(root: str | Path, config: Mapping[str, Any]) -> tuple[str, dict[
     return scale, {
         name: load_scale(directory / f"{name}.yaml", overrides if name == scale else None) for name in SCALES
     }
+
+
+def jobs_per_gpu(config: Mapping[str, Any]) -> int | None:
+    """What `--config jobs_per_gpu=…` says, None if nothing."""
+    value = config.get("jobs_per_gpu")
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise SettingsError(f"{OVERRIDE_SOURCE}: jobs_per_gpu = {shown(value)}: must be an integer >= 1")
+    return value
 
 
 def selection(config: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -173,98 +175,3 @@ def _contains(tree: Any, keys: Sequence[str | int]) -> bool:
             return False
         tree = tree[key]
     return bool(keys)
-
-
-def _is_integer(_: Any, value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(_: Any, value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-_Validator = extend(
-    Draft202012Validator,
-    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer).redefine("number", _is_number),
-)
-
-
-def _explain(fault: ValidationError, root: Settings) -> Iterator[tuple[list[str | int], str]]:
-    """The keys and the sentence of everything wrong in one schema violation."""
-    keys: list[str | int] = list(fault.absolute_path)
-    schema: Any = fault.schema
-    value: Any = fault.instance
-    if fault.validator == "additionalProperties":
-        known = list(schema["properties"])
-        for name in [name for name in value if name not in known]:
-            hint = suggestion(str(name), known) or f"; known are {', '.join(known)}"
-            yield [*keys, name], f"{_dotted([*keys, name])} = {shown(value[name])}: unknown key{hint}"
-    elif fault.validator == "required":
-        for name in [name for name in schema["required"] if name not in value and f"'{name}'" in fault.message]:
-            yield (
-                [*keys, name],
-                f"{_dotted([*keys, name])} is missing: must be {_allowed(schema['properties'][name], root)}",
-            )
-    else:
-        yield keys, f"{_dotted(keys)} = {shown(value)}: must be {_requirement(fault, schema, root)}"
-
-
-def _requirement(fault: ValidationError, schema: Mapping[str, Any], root: Settings) -> str:
-    value = fault.instance
-    match fault.validator:
-        case "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum":
-            return _bounds(schema)
-        case "minItems":
-            return f"a list of at least {schema['minItems']}"
-        case "uniqueItems":
-            return "a list without repetition"
-        case "enum":
-            return _allowed(schema, root) + (suggestion(value, schema["enum"]) if isinstance(value, str) else "")
-        case _:
-            return _allowed(schema, root) + _number_hint(value, schema)
-
-
-def _number_hint(value: Any, schema: Mapping[str, Any]) -> str:
-    """A remedy for the trap of YAML that 5e-3 is text and only 5.0e-3 a number."""
-    if not isinstance(value, str) or schema.get("type") not in ("number", "integer"):
-        return ""
-    try:
-        return f"; YAML reads this as text, write {Decimal(value):f}"
-    except InvalidOperation:
-        return ""
-
-
-def _allowed(schema: Mapping[str, Any], root: Settings) -> str:
-    """What a value under `schema` may be, in words."""
-    if "$ref" in schema:
-        target: Any = root
-        for part in schema["$ref"].removeprefix("#/").split("/"):
-            target = target[part]
-        schema = {**target, **{name: value for name, value in schema.items() if name != "$ref"}}
-    if "enum" in schema:
-        return f"one of {', '.join(map(str, schema['enum']))}"
-    match schema.get("type"):
-        case [*kinds]:
-            return " or ".join(_allowed({**schema, "type": kind}, root) for kind in kinds)
-        case "null":
-            return "null"
-        case "object":
-            keys = ", ".join(schema["properties"])
-            return f"a mapping with the keys {keys}" if keys else "a mapping"
-        case "array":
-            return f"a list, each item {_allowed(schema['items'], root)}" if "items" in schema else "a list"
-        case "boolean":
-            return "true or false"
-        case "string":
-            return f"the word {schema['pattern'].strip('^$')}" if "pattern" in schema else "a name"
-        case kind:
-            return " ".join(filter(None, [{"integer": "an integer"}.get(str(kind), "a number"), _bounds(schema)]))
-
-
-def _bounds(schema: Mapping[str, Any]) -> str:
-    signs = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
-    return " and ".join(f"{sign} {schema[name]}" for name, sign in signs.items() if name in schema)
-
-
-def _dotted(keys: Iterable[str | int]) -> str:
-    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".") or "the file"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections import Counter
@@ -13,13 +12,16 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pcbf_experiments.campaign.plan import Plan, TrainJob, load_plan
-from pcbf_experiments.campaign.settings import DEFAULT_SCALE, SettingsError
+from pcbf_experiments.campaign.settings import DEFAULT_SCALE, SCALES, SettingsError
 from pcbf_experiments.campaign.watch import clock
+from pcbf_records.canonical import suggestion
+from pcbf_records.commands import Parser
 from pcbf_records.files import read_json
-from pcbf_records.layout import JobFiles, scale_folder
+from pcbf_records.layout import JobFiles, ablation_folders, found_groups, scale_folder
 from pcbf_records.progress import Progress, progress_of
+from pcbf_records.runs import receipt_faults
 
-State = Literal["done", "trained", "running", "failed", "stopped", "waiting"]
+State = Literal["done", "trained", "running", "failed", "stopped", "lost", "waiting"]
 STATES: tuple[State, ...] = get_args(State)
 
 SILENCE = 900.0  # seconds after which a job that says nothing any more counts as stopped
@@ -33,7 +35,7 @@ class JobStatus:
       num_done: runs that are trained and judged.
       is_trained: whether nothing of its training is left.
       progress: of its training, or of its evaluation once it is trained.
-      reason: why it failed.
+      reason: why it failed, or what it has lost.
     """
 
     job: TrainJob
@@ -48,9 +50,12 @@ class JobStatus:
 def job_status(results: Path, job: TrainJob, now: float) -> JobStatus:
     """The status of one job, from what its processes have written."""
     files = job.files(results)
+    lost = [fault for receipt in files.receipts if receipt.exists() for fault in receipt_faults(files.root, receipt)]
     records = {seed: said for seed in job.seeds if (said := read_json(files.record(seed)))}
     diverged = sum(record.get("status") == "diverged" for record in records.values())
     num_done = sum(is_judged(record, files, seed) for seed, record in records.items())
+    if lost:
+        return JobStatus(job, "lost", num_done, diverged, reason="; ".join(map(str, lost)))
     if num_done == len(job.seeds):
         return JobStatus(job, "done", num_done, diverged, is_trained=True)
     is_trained = len(records) == len(job.seeds)
@@ -85,7 +90,7 @@ def _is_newer(failure: Path, progress: Path) -> bool:
         return False
 
 
-def describe_status(results: Path, plan: Plan, statuses: Sequence[JobStatus]) -> Iterator[str]:
+def describe_status(results: Path, plan: Plan | None, statuses: Sequence[JobStatus]) -> Iterator[str]:
     """The state of a campaign in lines for people."""
     jobs = Counter(status.state for status in statuses)
     runs = sum(len(status.job.seeds) for status in statuses)
@@ -102,6 +107,7 @@ def describe_status(results: Path, plan: Plan, statuses: Sequence[JobStatus]) ->
         ("trained", "trained, to be evaluated"),
         ("stopped", "stopped; rerun to resume"),
         ("failed", "failed"),
+        ("lost", "records lost; rerun to make them again"),
     ):
         chosen = [status for status in statuses if status.state == state]
         if chosen:
@@ -118,22 +124,27 @@ def _describe_job(status: JobStatus) -> str:
         words.append(
             f"{status.progress.rate:,.3g} {status.progress.unit}/s, {clock(status.progress.seconds_left)} left"
         )
-    if status.state == "failed":
+    if status.reason and status.state in ("failed", "lost"):
         words.append(status.reason.partition("\n")[0])
     return ": ".join([words[0], ", ".join(words[1:])]) if len(words) > 1 else words[0]
 
 
-def time_left(plan: Plan, statuses: Sequence[JobStatus]) -> float | None:
-    """Seconds that all training left takes at the speed at which the running jobs work together."""
+def time_left(plan: Plan | None, statuses: Sequence[JobStatus]) -> float | None:
+    """Seconds that all training left takes at the speed at which the running jobs work together.
+
+    Without a plan, only of jobs that have said how many steps they take.
+    """
     speed = sum(status.progress.rate * len(status.job.seeds) for status in _running(statuses) if status.progress)
     if speed <= 0:
         return None
-    left = sum(
-        len(status.job.seeds) * (plan.steps(status.job) - (status.progress.done if status.progress else 0))
-        for status in statuses
-        if not status.is_trained
-    )
+    left = sum(len(status.job.seeds) * _steps_left(plan, status) for status in statuses if not status.is_trained)
     return left / speed
+
+
+def _steps_left(plan: Plan | None, status: JobStatus) -> float:
+    if status.progress:
+        return status.progress.total - status.progress.done
+    return plan.steps(status.job) if plan else 0
 
 
 def _running(statuses: Iterable[JobStatus]) -> list[JobStatus]:
@@ -141,27 +152,42 @@ def _running(statuses: Iterable[JobStatus]) -> list[JobStatus]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="pcbf-status", description="Say which runs of a scale are done, running, stopped and failed, and why."
+    parser = Parser(
+        prog="pcbf-status",
+        description="Say which runs of a results folder are done, running, stopped, failed and lost, and why. For the "
+        "folder of a scale these are the runs that the scale has, for any other those that have begun.",
     )
     parser.add_argument(
         "results",
         nargs="?",
         type=Path,
         default=Path(scale_folder(DEFAULT_SCALE)),
-        help="folder of the scale (default: %(default)s)",
+        help="results folder, such as results/paper or results/own (default: %(default)s)",
     )
     parser.add_argument("--root", type=Path, default=Path(), help="top folder of the repository; default: this folder")
     options = parser.parse_args(arguments)
+    results, scale = options.root / options.results, options.results.resolve().name
     try:
-        plan = load_plan(options.root, {"scale": options.results.resolve().name})
+        plan = load_plan(options.root, {"scale": scale}) if scale in SCALES else None
     except SettingsError as error:
-        print(f"{error}; a results folder is named after its scale", file=sys.stderr)
+        print(f"pcbf-status: error: {error}", file=sys.stderr)
         return 1
-    results = options.root / options.results
-    statuses = [job_status(results, job, time.time()) for job in plan.selected()]
+    jobs = plan.selected() if plan else found_jobs(results)
+    if not jobs:
+        others = sorted(path.name for path in results.parent.glob("*/") if path != results)
+        hint = suggestion(scale, others) or f"; beside it: {', '.join(others) or 'nothing'}"
+        print(f"pcbf-status: error: {options.results} has no runs{hint}", file=sys.stderr)
+        return 1
+    statuses = [job_status(results, job, time.time()) for job in jobs]
     print("\n".join(describe_status(options.results, plan, statuses)))
     return 0
+
+
+def found_jobs(results: Path) -> list[TrainJob]:
+    """The jobs that have begun in a results folder, those with a change included."""
+    own = [TrainJob(*group) for group in found_groups(results)]
+    changed = [TrainJob(*group, folder.name) for folder in ablation_folders(results) for group in found_groups(folder)]
+    return [*own, *changed]
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ failed; long jobs tell in `<results>/progress/<job>.json` how far they are. Jobs
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -27,6 +26,7 @@ import yaml
 from pcbf_experiments.campaign.plan import Plan, load_plan
 from pcbf_experiments.campaign.settings import SettingsError, toy_job, toy_work
 from pcbf_records import layout
+from pcbf_records.commands import Parser
 from pcbf_records.progress import Progress, progress_of
 from pcbf_records.toy import PROCESSES, TOY_METHODS
 
@@ -361,7 +361,7 @@ def config_of(command: Sequence[str]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="pcbf-progress",
         description="Run Snakemake with a live display of overall progress and time left.",
         epilog="example: pcbf-progress -- snakemake --cores all --config scale=smoke",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from pcbf_experiments.plugins import load_plugins
 from pcbf_experiments.tasks import TASKS
+from pcbf_records.commands import Parser
 from pcbf_records.control import collect_control
 from pcbf_records.errors import RecordError
 from pcbf_records.layout import CONTROL_EVALUATIONS
@@ -16,7 +16,7 @@ from pcbf_records.layout import CONTROL_EVALUATIONS
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code of `pcbf-collect --results DIR`."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="pcbf-collect",
         description="Gather the run and evaluation records of a results folder, ablations included, into one table, "
         f"<results>/{CONTROL_EVALUATIONS}, which tables, figures, claims and report read. Records that are missing or "

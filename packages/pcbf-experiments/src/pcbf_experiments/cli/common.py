@@ -6,11 +6,13 @@ import argparse
 import json
 import os
 import platform
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pcbf_records.commands import whole_number
+from pcbf_records.layout import RAW_DATA
 
 if TYPE_CHECKING:
     from pcbf_experiments.evaluation import EvaluationSettings
@@ -55,36 +57,37 @@ def guarded(body: Callable[[], int]) -> int:
         return EXIT_INTERRUPTED
 
 
-def stop_on_sigterm() -> Callable[[], bool]:
-    """A function that says whether SIGTERM has come, which from now on ends nothing by itself."""
-    received: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
-    return lambda: bool(received)
-
-
 def assignment(text: str) -> tuple[str, Any]:
     """("name", value) of "name=value"; the value is JSON where it can be, else text."""
     name, sign, value = text.partition("=")
     if not sign or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form name=value")
+    constants = {"True": True, "False": False, "None": None}
+    if value in constants:
+        return name, constants[value]
     try:
         return name, json.loads(value)
-    except json.JSONDecodeError:
-        constants = {"True": True, "False": False, "None": None}
-        return name, constants.get(value, value)
+    except json.JSONDecodeError as error:
+        if value[:1] in tuple('[{("'):
+            raise argparse.ArgumentTypeError(f"the value of {text!r} is not JSON ({error})") from error
+        return name, value
 
 
 def add_data_dir(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--data-dir", type=Path, default=Path("data/raw"), help="where datasets lie (default: %(default)s)"
+        "--data-dir", type=Path, default=Path(RAW_DATA), help="where datasets lie (default: %(default)s)"
     )
 
 
 def add_evaluation_options(parser: argparse.ArgumentParser, *, num_workers: int) -> None:
     group = parser.add_argument_group("evaluation")
-    group.add_argument("--episodes", type=int, default=50, help="episodes per evaluation (default: %(default)s)")
-    group.add_argument("--slots", type=int, default=10, help="simulators in lockstep (default: %(default)s)")
-    group.add_argument("--episode-limit", type=int, help="cut episodes after so many steps (default: the task's own)")
+    group.add_argument(
+        "--episodes", type=whole_number(), default=50, help="episodes per evaluation (default: %(default)s)"
+    )
+    group.add_argument("--slots", type=whole_number(), default=10, help="simulators in lockstep (default: %(default)s)")
+    group.add_argument(
+        "--episode-limit", type=whole_number(), help="cut episodes after so many steps (default: the task's own)"
+    )
     group.add_argument(
         "--success-timing",
         choices=("pre", "post"),
@@ -93,7 +96,7 @@ def add_evaluation_options(parser: argparse.ArgumentParser, *, num_workers: int)
     )
     group.add_argument(
         "--workers",
-        type=int,
+        type=whole_number(0),
         default=num_workers,
         help="processes for the simulators, does not change results (default: %(default)s, 1 or 0: none but this)",
     )

@@ -9,17 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pcbf_experiments.cli.common import EXIT_ERROR, add_data_dir, guarded
-from pcbf_experiments.tasks import EXTRA_TASKS, PAPER_TASKS, TASKS, datasets, find_task
-from pcbf_records.sheets import Task, sheet_text
+from pcbf_experiments.tasks import PAPER_TASKS, TASKS, datasets, find_dataset
+from pcbf_records.commands import Parser, whole_number
+from pcbf_records.sheets import Task
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="pcbf-data", description="Datasets: list, fetch, verify, generate.")
+    made = Parser(prog="pcbf-data", description="Datasets: list, fetch, verify, generate.")
     commands = made.add_subparsers(dest="command", required=True)
 
-    listing = commands.add_parser("list", help="show all tasks and their datasets")
-    listing.add_argument("--tsv", action="store_true", help="as config/tasks.tsv holds the paper's tasks")
-    listing.add_argument("--extra", action="store_true", help="with --tsv: as config/extra_tasks.tsv holds the others")
+    commands.add_parser("list", help="show all tasks and their datasets")
 
     fetch = commands.add_parser(
         "fetch",
@@ -47,11 +46,15 @@ def parser() -> argparse.ArgumentParser:
         "the file and in every record made from it.",
     )
     make.add_argument("names", nargs="+", metavar="NAME", help="tasks or datasets")
-    make.add_argument("--episodes", type=int, default=100, help="training episodes (default: %(default)s)")
-    make.add_argument("--validation-episodes", type=int, help="validation episodes (default: a tenth)")
-    make.add_argument("--length", type=int, default=1000, help="transitions per episode (default: %(default)s)")
-    make.add_argument("--seed", type=int, default=0, help="seed (default: %(default)s)")
-    make.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes; does not change the data")
+    make.add_argument("--episodes", type=whole_number(), default=100, help="training episodes (default: %(default)s)")
+    make.add_argument("--validation-episodes", type=whole_number(), help="validation episodes (default: a tenth)")
+    make.add_argument(
+        "--length", type=whole_number(), default=1000, help="transitions per episode (default: %(default)s)"
+    )
+    make.add_argument("--seed", type=whole_number(0), default=0, help="seed (default: %(default)s)")
+    make.add_argument(
+        "--workers", type=whole_number(), default=os.cpu_count() or 1, help="processes; does not change the data"
+    )
     make.add_argument("--state-file", type=Path, help="image datasets: render this state file instead of new episodes")
     make.add_argument("--policies", type=Path, help="Adroit: folder with the policy weights")
     make.add_argument("--overwrite", action="store_true", help="replace local data that are there already")
@@ -68,15 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def named(names: Sequence[str]) -> list[Task]:
     """One task for each different dataset among names of tasks and datasets."""
-    known = datasets()
-    tasks = [known[name] if name in known else find_task(name) for name in names]
-    return list({task.dataset: task for task in tasks}.values())
+    return list({task.dataset: task for task in map(find_dataset, names)}.values())
 
 
-def _list(options: argparse.Namespace) -> int:
-    if options.tsv:
-        sys.stdout.write(sheet_text((EXTRA_TASKS if options.extra else PAPER_TASKS).values(), Task))
-        return 0
+def _list(_: argparse.Namespace) -> int:
     datasets()  # with plugins
     width = max(map(len, TASKS))
     for task in TASKS.values():
@@ -86,21 +84,22 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _fetch(options: argparse.Namespace) -> int:
+    tasks = named(options.names)
     from pcbf_experiments.data.download import default_sources
     from pcbf_experiments.suites import suite_of
 
     sources = default_sources(options.source)
-    for task in named(options.names):
+    for task in tasks:
         receipts = suite_of(task).fetch(task, options.data_dir, sources)
         print(f"{task.dataset}: {', '.join(sorted({receipt['source'] for receipt in receipts}))}")
     return 0
 
 
 def _verify(options: argparse.Namespace) -> int:
+    tasks = [TASKS[name] if name in TASKS else find_dataset(name) for name in options.names]
     from pcbf_experiments.data.verify import failed, table, verify
 
     wrong = 0
-    tasks = [find_task(name) if name in TASKS else named([name])[0] for name in options.names]
     for task in tasks:
         checks, info = verify(task.name, options.data_dir)
         print(f"{task.name}: {info.num_transitions} transitions, {info.num_episodes} episodes\n{table(checks)}")
@@ -109,10 +108,13 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _make_local(options: argparse.Namespace) -> int:
+    tasks = named(options.names)
     from pcbf_experiments.data.local import LocalSettings
     from pcbf_experiments.suites import suite_of
 
-    validation = options.validation_episodes or max(options.episodes // 10, 1)
+    validation = options.validation_episodes
+    if validation is None:
+        validation = max(options.episodes // 10, 1)
     settings = LocalSettings(
         num_episodes=options.episodes,
         num_validation_episodes=validation,
@@ -122,7 +124,7 @@ def _make_local(options: argparse.Namespace) -> int:
         policies=options.policies,
     )
     how = {"num_workers": options.workers, "overwrite": options.overwrite, "progress": True}
-    for task in named(options.names):
+    for task in tasks:
         for file in suite_of(task).make_local(task, options.data_dir, settings, **how):
             print(f"wrote {file} (local)")
     return 0

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pcbf_experiments.cli.common import add_evaluation_options, evaluation_settings, guarded, stop_on_sigterm
+from pcbf_experiments.cli.common import add_evaluation_options, evaluation_settings, guarded
+from pcbf_records.commands import Parser, json_object, whole_number
 
 if TYPE_CHECKING:
     from pcbf_experiments.evaluation import EvaluationSettings
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="pcbf-evaluate",
         description="Play episodes with a trained agent; needs the simulator but no data. With FILE, a snapshot or a "
         "checkpoint, print the scores as JSON. With TASK METHOD, judge all snapshots of a run in --out and write the "
@@ -30,12 +31,14 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("what", nargs="+", metavar="FILE | TASK METHOD", help="a file, or a task and a method")
     group = made.add_argument_group("of a file")
-    group.add_argument("--seed", type=int, help="which seed of a checkpoint (default: all)")
+    group.add_argument("--seed", type=whole_number(0), help="which seed of a checkpoint (default: all)")
     group.add_argument("--video", type=Path, help="also write one episode as .mp4 or .gif, beside the critic's returns")
-    group.add_argument("--video-episode", type=int, default=0, help="number of that episode (default: %(default)s)")
+    group.add_argument(
+        "--video-episode", type=whole_number(0), default=0, help="number of that episode (default: %(default)s)"
+    )
     group = made.add_argument_group("of a run")
     group.add_argument(
-        "--seeds", type=int, nargs="+", default=[0], help="seeds that were trained together (default: 0)"
+        "--seeds", type=whole_number(0), nargs="+", default=[0], help="seeds that were trained together (default: 0)"
     )
     group.add_argument("--out", type=Path, default=Path("results/own"), help="results folder (default: %(default)s)")
     group.add_argument(
@@ -44,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
         default="all",
         help="snapshots that stay afterwards: all, those the reported score needs, none (default: %(default)s)",
     )
-    group.add_argument("--settings", type=json.loads, metavar="JSON", help="how to judge, as one JSON object")
+    group.add_argument("--settings", type=json_object, metavar="JSON", help="how to judge, as one JSON object")
     group.add_argument("--receipt", type=Path, help="write here what was made")
     group.add_argument("--no-wait", action="store_true", help="refuse, if another process judges the same run")
     add_evaluation_options(made, num_workers=os.cpu_count() or 1)
@@ -77,6 +80,7 @@ def _judge_run(options: argparse.Namespace) -> int:
     from pcbf_experiments.running.failures import forget_failure, note_failure
     from pcbf_experiments.running.judge import judge_group
     from pcbf_experiments.running.loop import memory
+    from pcbf_experiments.running.stopping import Stopper
     from pcbf_experiments.tasks import find_task
     from pcbf_records.canonical import readable_json
     from pcbf_records.files import write_text
@@ -96,14 +100,14 @@ def _judge_run(options: argparse.Namespace) -> int:
         total = sum(num_judged) * settings.num_episodes
         progress = ProgressFile(files.evaluation_progress, files.name, total, unit="episodes")
         progress(0)
-        with Evaluator(task, settings, options.workers) as evaluator:
+        with Stopper() as stopper, Evaluator(task, settings, options.workers) as evaluator:
             judged = judge_group(
                 files,
                 evaluator,
                 keep=options.keep,
                 wait=not options.no_wait,
                 report=lambda done: progress(done * settings.num_episodes),
-                should_stop=stop_on_sigterm(),
+                stopper=stopper,
             )
     except Exception as error:
         note_failure(files, error)

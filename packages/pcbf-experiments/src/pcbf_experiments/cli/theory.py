@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from pcbf_records.commands import Parser
 from pcbf_records.layout import THEORY_CHECKS, toy_run
 
 TOY_RECORD = toy_run("solitaire", "pcbf")
@@ -13,7 +14,7 @@ TOY_RECORD = toy_run("solitaire", "pcbf")
 
 def argument_parser() -> argparse.ArgumentParser:
     """What the command takes."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="pcbf-theory",
         description="Check the paper's theoretical statements numerically and write "
         f"<results>/{THEORY_CHECKS}. "

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from pcbf_records.commands import Parser, json_object
 from pcbf_records.errors import RecordError
 from pcbf_records.layout import TOY_LOSS_STD, TOY_W1
 from pcbf_records.progress import ProgressFile
@@ -15,7 +16,7 @@ from pcbf_records.toy import PROCESSES, TOY_METHODS, collect_toys, save_toy_reco
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="pcbf-toy",
         description="Train on a Markov reward process over a grid of coefficients, record the return law. `run` trains "
         "every coefficient × seed of one method side by side and writes one record; `collect` gathers all records.",
@@ -24,7 +25,9 @@ def parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="train and record one method on one process")
     run.add_argument("process", metavar="PROCESS", help=f"one of {', '.join(PROCESSES)}")
     run.add_argument("method", metavar="METHOD", help=f"one of {', '.join(TOY_METHODS)}")
-    run.add_argument("--settings", default="{}", metavar="JSON", help="values that differ from the defaults")
+    run.add_argument(
+        "--settings", type=json_object, default={}, metavar="JSON", help="values that differ from the defaults"
+    )
     run.add_argument("--output", type=Path, required=True, metavar="FILE", help="record to write (.npz)")
     run.add_argument("--progress", type=Path, metavar="FILE", help="keep this file up to date with the step count")
     gather = commands.add_parser("collect", help=f"write {TOY_W1} and {TOY_LOSS_STD} of all records of a scale")
@@ -43,15 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(f"pcbf-toy: {error}")
 
 
-def run(process: str, method: str, text: str, output: Path, progress_file: Path | None) -> None:
-    """Train and record one method on one process; `text` is its settings as JSON."""
+def run(process: str, method: str, chosen: Mapping[str, Any], output: Path, progress_file: Path | None) -> None:
+    """Train and record one method on one process; `chosen` are the settings that differ from the defaults."""
     from pcbf_core.config import check_choice, config_from
     from pcbf_core.mrp import MRPS
     from pcbf_experiments.toy import ToySettings, make_record, metadata
 
     check_choice("process", process, MRPS)
     check_choice("method", method, TOY_METHODS)
-    settings = config_from(ToySettings, json.loads(text))
+    settings = config_from(ToySettings, chosen)
     learners = len(settings.coefficients) * settings.num_seeds
     progress = ProgressFile(progress_file, f"{process}/{method}", learners * settings.num_steps)
     arrays = make_record(process, method, settings, lambda step: progress(step * learners))

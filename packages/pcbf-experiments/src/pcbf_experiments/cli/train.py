@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,12 @@ from pcbf_experiments.cli.common import (
     assignment,
     evaluation_settings,
     guarded,
-    stop_on_sigterm,
 )
+from pcbf_experiments.method_settings import method_schemas, setting_faults
+from pcbf_experiments.tasks import find_task
+from pcbf_records.commands import Parser, check_writable, json_object, positive_number, whole_number
 from pcbf_records.layout import JobFiles
-from pcbf_records.sheets import METHODS_FILE, Task
+from pcbf_records.sheets import METHODS_FILE, WITHOUT_SETTINGS, Task, domain_of, domain_settings, load_domains
 
 if TYPE_CHECKING:
     from pcbf_experiments.running.settings import RunSettings
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="pcbf-train",
         description="Train one method on one task and write a run record per seed; evaluate it on the way and write an "
         "evaluation record per seed. Rerun to resume; finished work is skipped.",
@@ -37,8 +39,10 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("task", help="name of the task, as in the paper; `pcbf-data list` shows them")
     made.add_argument("method", help="pcbf, value_flows, floq, fql, iql, iqn, codac, c51, bc or random")
-    made.add_argument("--seeds", type=int, nargs="+", default=[0], help="seeds, trained side by side (default: 0)")
-    made.add_argument("--steps", type=int, help="gradient steps (default: the paper's for the task)")
+    made.add_argument(
+        "--seeds", type=whole_number(0), nargs="+", default=[0], help="seeds, trained side by side (default: 0)"
+    )
+    made.add_argument("--steps", type=whole_number(), help="gradient steps (default: the paper's for the task)")
     made.add_argument("--out", type=Path, default=Path("results/own"), help="results directory (default: %(default)s)")
     made.add_argument(
         "--set",
@@ -49,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="setting of the method, such as control_weight=0.4 or hidden_sizes=[256,256]",
     )
-    made.add_argument("--settings", type=json.loads, default={}, help="settings of the method as one JSON object")
+    made.add_argument("--settings", type=json_object, default={}, help="settings of the method as one JSON object")
     made.add_argument(
         "--methods-file",
         type=Path,
@@ -59,31 +63,45 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--no-domain-settings", action="store_true", help="leave the settings per domain out")
     add_data_dir(made)
     group = made.add_argument_group("training")
-    group.add_argument("--batch-size", type=int, default=256, help="transitions per step (default: %(default)s)")
-    group.add_argument("--eval-every", type=int, help="steps between evaluations (default: a tenth of the steps)")
-    group.add_argument("--log-every", type=int, help="steps per compiled call and metrics row (default: up to 1000)")
-    group.add_argument("--checkpoint-every", type=int, help="steps between checkpoints (default: at evaluations)")
+    group.add_argument(
+        "--batch-size", type=whole_number(), default=256, help="transitions per step (default: %(default)s)"
+    )
+    group.add_argument(
+        "--eval-every", type=whole_number(), help="steps between evaluations (default: a tenth of the steps)"
+    )
+    group.add_argument(
+        "--log-every", type=whole_number(), help="steps per compiled call and metrics row (default: up to 1000)"
+    )
+    group.add_argument(
+        "--checkpoint-every", type=whole_number(), help="steps between checkpoints (default: at evaluations)"
+    )
     group.add_argument("--standardise", action="store_true", help="observations to zero mean and unit deviation")
-    group.add_argument("--reward-scale", type=float, default=1.0, help="factor on rewards (default: %(default)s)")
-    group.add_argument("--return-width", type=float, help="scale rewards so that the return range has this width")
+    group.add_argument(
+        "--reward-scale", type=positive_number, default=1.0, help="factor on rewards (default: %(default)s)"
+    )
+    group.add_argument(
+        "--return-width", type=positive_number, help="scale rewards so that the return range has this width"
+    )
     group.add_argument(
         "--across", choices=("vmap", "map"), default="vmap", help="seeds in lockstep or in turn (default: %(default)s)"
     )
     group.add_argument(
-        "--memory-budget", type=float, metavar="GB", help="stream image data larger than this from the host"
+        "--memory-budget", type=positive_number, metavar="GB", help="stream image data larger than this from the host"
     )
     group.add_argument("--restart", action="store_true", help="forget what this run left behind and begin anew")
     add_evaluation_options(made, num_workers=0)
     group = made.add_argument_group("as part of a campaign (see rules/train.smk)")
     group.add_argument(
         "--job",
-        type=json.loads,
+        type=json_object,
         metavar="JSON",
         help="all settings in one: `run` (of RunSettings), and of the method `domain`, `default`, `method`, of which "
         "later ones win; `default` counts as far as the method has it. Nothing is evaluated then: snapshots are left "
         "for `pcbf-evaluate`. Options that say the same in another way are refused beside it",
     )
-    group.add_argument("--method-version", type=int, help="refuse to train if the method has another version here")
+    group.add_argument(
+        "--method-version", type=whole_number(), help="refuse to train if the method has another version here"
+    )
     group.add_argument(
         "--replace", action="store_true", help="put records and checkpoints made with other settings aside"
     )
@@ -103,6 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return guarded(lambda: _train(options))
 
 
+JOB_PARTS = ("run", "domain", "default", "method")
 REPLACED_BY_JOB = (
     *("steps", "set", "settings", "methods_file", "no_domain_settings", "batch_size", "eval_every", "log_every"),
     *("standardise", "reward_scale", "return_width", "across", "episodes", "slots", "episode_limit", "success_timing"),
@@ -123,18 +142,30 @@ def parse(made: argparse.ArgumentParser, arguments: Sequence[str] | None) -> arg
     return options
 
 
+def intervals(options: argparse.Namespace, task: Task) -> dict[str, int]:
+    """Steps, and steps between evaluations and rows of metrics; those not given follow from the number of steps."""
+    steps = task.steps if options.steps is None else options.steps
+    eval_every = max(steps // 10, 1) if options.eval_every is None else options.eval_every
+    log_every = options.log_every
+    if log_every is None:
+        log_every = next(n for n in range(min(1000, eval_every), 0, -1) if eval_every % n == 0)
+    return {"steps": steps, "eval_every": eval_every, "log_every": log_every}
+
+
+def settings_of(options: argparse.Namespace, task: Task) -> tuple[RunSettings, dict[str, Any]]:
+    """Settings of the run and of the method, whichever way they were given."""
+    if options.job is not None:
+        return job_settings(options.job), job_method_settings(options.method, options.job)
+    return run_settings(options, task), method_settings(options, task)
+
+
 def run_settings(options: argparse.Namespace, task: Task) -> RunSettings:
-    """Run settings of the command line; intervals that were not given follow from the number of steps."""
+    """Run settings of the command line."""
     from pcbf_experiments.running.settings import RunSettings
 
-    steps = options.steps or task.steps
-    eval_every = options.eval_every or max(steps // 10, 1)
-    log_every = options.log_every or next(n for n in range(min(1000, eval_every), 0, -1) if eval_every % n == 0)
     return RunSettings(
-        steps=steps,
+        **intervals(options, task),
         batch_size=options.batch_size,
-        eval_every=eval_every,
-        log_every=log_every,
         standardise=options.standardise,
         reward_scale=options.reward_scale,
         return_width=options.return_width,
@@ -153,9 +184,7 @@ def job_settings(job: Mapping[str, Any]) -> RunSettings:
 def job_method_settings(method: str, job: Mapping[str, Any]) -> dict[str, Any]:
     """Method settings of `--job`: the domain's, the defaults as far as the method has them, its own."""
     from pcbf_baselines.registry import METHODS
-    from pcbf_core.config import check_choice
 
-    check_choice("method", method, METHODS)
     names = {field.name for field in dataclasses.fields(METHODS[method].config)}
     defaults = {name: value for name, value in job["default"].items() if name in names}
     return {**job["domain"], **defaults, **job["method"]}
@@ -163,16 +192,16 @@ def job_method_settings(method: str, job: Mapping[str, Any]) -> dict[str, Any]:
 
 def method_settings(options: argparse.Namespace, task: Task) -> dict[str, Any]:
     """Method settings of the command line over those of the task's domain."""
-    chosen = {**options.settings, **dict(pair for pairs in options.set for pair in pairs)}
-    return chosen if options.no_domain_settings else {**_domain_settings(options, task), **chosen}
+    return {**_domain_settings(options, task), **_chosen(options)}
+
+
+def _chosen(options: argparse.Namespace) -> dict[str, Any]:
+    return {**options.settings, **dict(pair for pairs in options.set for pair in pairs)}
 
 
 def _domain_settings(options: argparse.Namespace, task: Task) -> dict[str, Any]:
-    from pcbf_baselines.registry import METHODS
-    from pcbf_core.config import check_choice
-    from pcbf_records.sheets import WITHOUT_SETTINGS, domain_of, domain_settings, load_domains
-
-    check_choice("method", options.method, METHODS)
+    if options.no_domain_settings:
+        return {}
     if not options.methods_file.is_file():
         print(f"note: {options.methods_file} is not here; {options.method} keeps its defaults", file=sys.stderr)
         return {}
@@ -182,13 +211,42 @@ def _domain_settings(options: argparse.Namespace, task: Task) -> dict[str, Any]:
     return domain_settings(domains, task, options.method)
 
 
+def check(options: argparse.Namespace) -> Task:
+    """The task; whatever is wrong with the options is told before JAX is imported, data read or a simulator started."""
+    task = find_task(options.task)
+    if options.method not in method_schemas():
+        check_method(options.method)
+    if options.job is None:
+        faults = [f"--set: {fault}" for fault in setting_faults(options.method, _chosen(options))]
+        asked = intervals(options, task)
+        if asked["eval_every"] % asked["log_every"]:
+            faults.append(f"--eval-every {asked['eval_every']} must be a multiple of --log-every {asked['log_every']}")
+    else:
+        faults = [
+            f"--job: `{part}` is missing or no mapping; a job has {', '.join(JOB_PARTS)}"
+            for part in JOB_PARTS
+            if not isinstance(options.job.get(part), dict)
+        ]
+    if faults:
+        raise ValueError("\n".join(faults))
+    check_writable(options.out)
+    return task
+
+
+def check_method(name: str) -> None:
+    """Raise unless the registry, with its plugins, knows the method."""
+    from pcbf_baselines.registry import METHODS
+    from pcbf_core.config import check_choice
+
+    check_choice("method", name, METHODS)
+
+
 def _train(options: argparse.Namespace) -> int:
     from pcbf_experiments.running.errors import DIVERGED_REMEDY, RunDiverged
     from pcbf_experiments.running.failures import forget_failure, note_failure
-    from pcbf_experiments.tasks import find_task
     from pcbf_records.runs import load_run, write_receipt
 
-    task = find_task(options.task)
+    task = check(options)
     files = JobFiles.of_seeds(options.out, options.task, options.method, options.seeds)
     try:
         records = _run(options, task, files)
@@ -214,12 +272,10 @@ def _run(options: argparse.Namespace, task: Task, files: JobFiles) -> Sequence[R
     from pcbf_experiments.running.judge import judge_group, judge_snapshot
     from pcbf_experiments.running.loop import RunOptions, run
     from pcbf_experiments.running.problem import make_problem, run_config
+    from pcbf_experiments.running.stopping import Stopper
     from pcbf_records.canonical import content_hash
 
-    if options.job is not None:
-        settings, chosen = job_settings(options.job), job_method_settings(options.method, options.job)
-    else:
-        settings, chosen = run_settings(options, task), method_settings(options, task)
+    settings, chosen = settings_of(options, task)
     _check_version(options)
     problem = make_problem(
         options.task,
@@ -237,20 +293,17 @@ def _run(options: argparse.Namespace, task: Task, files: JobFiles) -> Sequence[R
         assert evaluator is not None
         return judge_snapshot(files, seed, step, digest, evaluator)
 
-    run_options = RunOptions(
-        checkpoint_every=options.checkpoint_every,
-        judge=judge if evaluator else None,
-        should_stop=stop_on_sigterm(),
-        sinks=_sinks(options, config),
-    )
     how = {"restart": options.restart, "replace": options.replace, "wait": not options.no_wait}
-    try:
+    with Stopper() as stopper, evaluator or nullcontext():
+        run_options = RunOptions(
+            checkpoint_every=options.checkpoint_every,
+            judge=judge if evaluator else None,
+            stopper=stopper,
+            sinks=_sinks(options, config),
+        )
         records = run(problem, settings, options.seeds, options.out, **how, options=run_options)
         if evaluator:
-            judge_group(files, evaluator, wait=not options.no_wait)
-    finally:
-        if evaluator:
-            evaluator.close()
+            judge_group(files, evaluator, wait=not options.no_wait, stopper=stopper)
     return records
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -25,7 +26,9 @@ import numpy as np
 from tqdm import tqdm
 
 from pcbf_records.canonical import readable_json
-from pcbf_records.files import sha256, write_text
+from pcbf_records.files import open_npz, sha256, write_text
+from pcbf_records.layout import RAW_DATA
+from pcbf_records.sheets import Task
 
 OFFICIAL = "https://rail.eecs.berkeley.edu/datasets/ogbench"
 MIRRORS = ("https://huggingface.co/datasets/zhouzypaul/ogbench_datasets/resolve/main",)
@@ -83,7 +86,7 @@ def describe(file: Path) -> dict[str, dict[str, Any]]:
 
 def local_mark(file: Path) -> dict[str, Any] | None:
     """How a generated file was made, as it says itself; None for a file that was not generated here."""
-    with np.load(file, allow_pickle=False) as arrays:
+    with open_npz(file) as arrays:
         return json.loads(str(arrays[MARK][()])) if MARK in arrays.files else None
 
 
@@ -101,6 +104,15 @@ def write_receipt(file: Path, source: str, **details: Any) -> dict[str, Any]:
     }
     write_text(receipt_path(file), readable_json(receipt))
     return receipt
+
+
+def missing(path: Path, task: Task, data_dir: Path) -> DatasetError:
+    """What to do about data that are not there, in commands that can be pasted."""
+    where = "" if data_dir == Path(RAW_DATA) else f" --data-dir {shlex.quote(str(data_dir))}"
+    return DatasetError(
+        f"{path} is missing; `pcbf-data fetch {task.name}{where}` downloads it, "
+        f"`pcbf-data make-local {task.name}{where}` generates it."
+    )
 
 
 def check_file(file: Path) -> dict[str, Any]:

@@ -9,16 +9,17 @@ import jax
 import numpy as np
 
 from pcbf_core.agent import BatchSource
-from pcbf_core.training import Dataset
+from pcbf_core.dataset import Dataset
 from pcbf_core.types import TaskSpec, Transition
 from pcbf_experiments.data.pixels import NUM_FRAMES, FrameDataset, HostFrames, frame_index
 from pcbf_experiments.data.rows import DatasetInfo, Rows
 from pcbf_experiments.data.scaling import Scaling
 from pcbf_experiments.suites import suite_of
 from pcbf_experiments.tasks import find_task
+from pcbf_records.layout import RAW_DATA
 from pcbf_records.sheets import Task
 
-DATA_DIR = Path("data/raw")
+DATA_DIR = Path(RAW_DATA)
 Source = BatchSource | HostFrames
 
 

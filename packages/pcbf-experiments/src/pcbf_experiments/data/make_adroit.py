@@ -21,7 +21,7 @@ from pcbf_experiments.simulators import make_simulator
 from pcbf_experiments.suites import suite_of
 from pcbf_experiments.suites.adroit import REFERENCE_RETURNS, hand_of, simulator_id
 from pcbf_experiments.suites.minari import check_dataset, dataset_folder, minari_folder, write_receipt
-from pcbf_records.files import atomic_write
+from pcbf_records.files import atomic_write, open_npz
 from pcbf_records.sheets import Task
 
 POLICIES_VARIABLE = "PCBF_ADROIT_POLICIES"
@@ -40,7 +40,7 @@ def find_policies(folder: Path | None = None) -> Path:
 
 @cache
 def load_policy(file: Path) -> dict[str, np.ndarray]:
-    with np.load(file, allow_pickle=False) as arrays:
+    with open_npz(file) as arrays:
         return {name: arrays[name].astype(np.float64) for name in arrays.files}
 
 

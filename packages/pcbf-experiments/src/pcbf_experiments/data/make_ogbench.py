@@ -22,7 +22,7 @@ import numpy as np
 from pcbf_experiments.data.download import MARK, DatasetError, local_mark, unreadable, write_receipt
 from pcbf_experiments.data.local import Episode, EpisodeJob, LocalSettings, collect, mark
 from pcbf_experiments.simulators import hold_action_space, own_generator, render_without_screen
-from pcbf_records.files import atomic_write
+from pcbf_records.files import atomic_write, open_npz
 from pcbf_records.sheets import Task
 
 PLAN_NOISE, PLAN_SMOOTHING = 0.1, 0.5
@@ -244,7 +244,7 @@ def _stored_episode(job: EpisodeJob) -> Episode:
     assert file is not None
     if job.split:
         file = file.with_name(f"{file.stem}-val.npz")
-    with np.load(file, allow_pickle=False) as arrays:
+    with open_npz(file) as arrays:
         ends = np.flatnonzero(arrays["terminals"]) + 1
         if job.number >= len(ends):
             raise DatasetError(f"{file} has {len(ends)} episodes; ask for at most that many.")

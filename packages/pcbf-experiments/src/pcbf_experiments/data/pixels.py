@@ -20,6 +20,7 @@ from jaxtyping import Bool, Int, UInt8
 
 from pcbf_core.agent import Learner
 from pcbf_core.learner import LearnerState
+from pcbf_core.training import counted_scan
 from pcbf_core.types import Metrics, Transition
 
 Across = Literal["vmap", "map"]
@@ -138,6 +139,7 @@ class HostFrames:
         num_steps: int,
         batch_size: int,
         across: Across = "vmap",
+        count: int | None = None,
     ) -> tuple[LearnerState, Metrics]:
         """`num_steps` updates of every learner; metrics come back as (learner, step)."""
         if (reuse := getattr(learner, "action_reuse", 1)) > 1:
@@ -146,30 +148,35 @@ class HostFrames:
                 "set `action_reuse=1`, or allow them more memory (--memory-budget)."
             )
         metrics: list[Any] = []
-        for start, size, batches in self._blocks(keys, start_step, num_steps, batch_size):
+        size = self._block_size(num_steps, batch_size, len(keys))
+        for start, made, batches in self._blocks(keys, start_step, count or num_steps, batch_size, size):
             states, block_metrics = _train_block(
                 learner,
                 states,
                 batches,
                 keys,
                 start,
+                made,
                 num_steps=size,
                 is_augmented=self.is_augmented,
                 across=across,
             )
-            metrics.append(block_metrics)
+            metrics.append(jax.tree.map(lambda history, made=made: history[:, :made], block_metrics))
         return states, jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *metrics)
 
-    def _blocks(
-        self, keys: Array, start_step: int, num_steps: int, batch_size: int
-    ) -> Iterator[tuple[int, int, Transition]]:
-        """Blocks of batches (learner, step, batch, …); the next one is gathered while the last one trains."""
+    def _block_size(self, num_steps: int, batch_size: int, num_learners: int) -> int:
+        """Steps of a block, by the memory that its images take."""
         image_bytes = self.frames[0].nbytes * NUM_FRAMES * 2
-        size = int(np.clip(BLOCK_BYTES // (image_bytes * batch_size * len(keys)), 1, num_steps))
+        return int(np.clip(BLOCK_BYTES // (image_bytes * batch_size * num_learners), 1, num_steps))
+
+    def _blocks(
+        self, keys: Array, start_step: int, num_steps: int, batch_size: int, size: int
+    ) -> Iterator[tuple[int, int, Transition]]:
+        """Blocks of `size` batches (learner, step, batch, …) with how many of them count; gathered one ahead."""
         pieces = [(s, min(size, start_step + num_steps - s)) for s in range(start_step, start_step + num_steps, size)]
 
         def prepare(piece: tuple[int, int]) -> Transition:
-            index = _block_index(keys, piece[0], num_steps=piece[1], batch_size=batch_size, size=self.size)
+            index = _block_index(keys, piece[0], num_steps=size, batch_size=batch_size, size=self.size)
             return jax.device_put(self.gather(np.asarray(index)))
 
         with ThreadPoolExecutor(max_workers=1) as pool:
@@ -200,19 +207,20 @@ def _train_block(
     batches: Transition,
     keys: Array,
     start_step: int | Array,
+    count: int | Array,
     *,
     num_steps: int,
     is_augmented: bool,
     across: Across,
 ) -> tuple[LearnerState, Metrics]:
     def one_learner(state: LearnerState, blocks: Transition, key: Array) -> tuple[LearnerState, Metrics]:
-        def one_step(state: LearnerState, item: tuple[Array, Transition]) -> tuple[LearnerState, Metrics]:
-            step, batch = item
-            batch_key, update_key = jax.random.split(jax.random.fold_in(key, step))
+        def one_step(state: LearnerState, index: Array) -> tuple[LearnerState, Metrics]:
+            batch = jax.tree.map(lambda x: x[index], blocks)
+            batch_key, update_key = jax.random.split(jax.random.fold_in(key, start_step + index))
             augment_key = jax.random.split(batch_key)[1]
             return learner.update(state, augment(batch, augment_key) if is_augmented else batch, update_key)
 
-        return jax.lax.scan(one_step, state, (start_step + jnp.arange(num_steps), blocks))
+        return counted_scan(one_step, state, count, num_steps)
 
     if across == "map":
         return jax.lax.map(lambda item: one_learner(*item), (states, batches, keys))

@@ -15,7 +15,7 @@ import numpy as np
 from pcbf_core.types import PyTree
 from pcbf_experiments.running.trees import named_leaves
 from pcbf_records.canonical import canonical_json, content_hash, differences
-from pcbf_records.files import atomic_write
+from pcbf_records.files import atomic_write, open_npz
 
 HEADER = "header"
 FORMAT = 1
@@ -105,7 +105,7 @@ def _read(path: Path, *, arrays: bool) -> tuple[dict[str, Any], dict[str, np.nda
     if not path.is_file():
         raise CheckpointError(f"{path} does not exist; train first, or pass the path of a checkpoint.")
     try:
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
+        with open_npz(path) as file:
             header = json.loads(str(file[HEADER][()]))
             stored = {name: file[name] for name in file.files if name != HEADER} if arrays else {}
     except (zipfile.BadZipFile, KeyError, ValueError, OSError, EOFError, RecursionError) as error:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import IO, Literal
 
 from pcbf_experiments.evaluation import Evaluator
-from pcbf_experiments.running.errors import RunError, RunStopped
+from pcbf_experiments.running.errors import RunError
 from pcbf_experiments.running.snapshot import SnapshotError, load_snapshot
+from pcbf_experiments.running.stopping import Stopper
 from pcbf_records.canonical import content_hash, plain
 from pcbf_records.errors import RecordError
 from pcbf_records.files import remove_unfinished, sha256
@@ -69,7 +70,7 @@ def judge_group(
     keep: Keep = "all",
     wait: bool = True,
     report: Callable[[int], None] = lambda done: None,
-    should_stop: Callable[[], bool] = lambda: False,
+    stopper: Stopper | None = None,
     log: IO[str] | None = None,
 ) -> dict[Path, RunRecord]:
     """The evaluation records of a trained group by file, all its snapshots judged; each evaluation is kept at once.
@@ -77,19 +78,18 @@ def judge_group(
     Args:
       keep: which snapshots stay afterwards: all of them, those that the reported score needs, or none.
       report: told how many evaluations are done.
-      should_stop: asked between evaluations; if it says so, `RunStopped` is raised.
+      stopper: told that nothing is lost by a signal during an evaluation; those before it are kept.
       log: where scores are told; standard error if None.
     """
-    stream = sys.stderr if log is None else log
+    stream, stopper = sys.stderr if log is None else log, stopper or Stopper()
     with held([files.lock(seed, "evaluate") for seed in files.seeds], wait=wait, log=stream):
         runs = {seed: load_run(files.record(seed)) for seed in files.seeds}
         done = 0
         for seed, run in runs.items():
             remove_unfinished(files.evaluations(seed))
             for step in run.snapshot_steps:
-                if should_stop():
-                    raise RunStopped("evaluation was stopped; rerun to resume, finished evaluations are kept.")
-                _judge_step(files, run, step, evaluator, stream)
+                with stopper.nothing_to_lose():
+                    _judge_step(files, run, step, evaluator, stream)
                 done += 1
                 report(done)
             if not files.evaluations(seed).exists():  # a run that diverged before its first snapshot

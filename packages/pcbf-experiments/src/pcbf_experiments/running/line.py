@@ -27,6 +27,10 @@ class ProgressLine:
         self.stream.write(f"\r\x1b[2K{text}" if self.is_terminal else f"{text}\n")
         self.stream.flush()
 
+    def restart(self, step: int) -> None:
+        """Measure speed from here on: compiling is no part of it."""
+        self.started, self.first_step = time.monotonic(), step
+
     def note(self, text: str) -> None:
         self.stream.write(f"\r\x1b[2K{text}\n" if self.is_terminal else f"{text}\n")
         self.stream.flush()

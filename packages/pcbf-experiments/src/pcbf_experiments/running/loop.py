@@ -19,8 +19,7 @@ import jax
 import numpy as np
 
 from pcbf_core.learner import LearnerState
-from pcbf_core.training import train_chunk
-from pcbf_core.types import Metrics
+from pcbf_core.training import first_divergence, train_chunk
 from pcbf_experiments.data.pixels import HostFrames
 from pcbf_experiments.running.checkpoint import save_checkpoint
 from pcbf_experiments.running.errors import DIVERGED_REMEDY, RunDiverged, RunStopped
@@ -40,6 +39,7 @@ from pcbf_experiments.running.resume import (
 from pcbf_experiments.running.settings import RunSettings
 from pcbf_experiments.running.sinks import Sink
 from pcbf_experiments.running.snapshot import save_snapshot
+from pcbf_experiments.running.stopping import Stopper
 from pcbf_experiments.running.trees import one_of
 from pcbf_records.canonical import readable_json
 from pcbf_records.files import write_text
@@ -49,7 +49,7 @@ from pcbf_records.progress import ProgressFile
 from pcbf_records.runs import Evaluation, RunRecord, Status, save_run
 from pcbf_records.versions import code_version, library_versions
 
-DIVERGED = 1e12  # a metric beyond this counts as diverged
+CALL_SECONDS = 1.0  # how long a compiled call should take: what a signal waits for
 CHECKPOINT_SECONDS = 300.0  # a checkpoint at least this often, so that a kill costs little
 Judge = Callable[[JobFiles, int, int], Evaluation]
 
@@ -61,14 +61,14 @@ class RunOptions:
     Attributes:
       checkpoint_every: steps between checkpoints besides those at snapshots and every few minutes.
       judge: evaluates the snapshot of a seed and step as soon as it is written; None leaves that to the next stage.
-      should_stop: asked between compiled calls; if it says so, a checkpoint is made and `RunStopped` raised.
+      stopper: asked between compiled calls; if it says so, a checkpoint is made and `RunStopped` raised.
       log: where the progress line goes.
       sinks: also told (seed, step, metrics) at every row of the metrics files.
     """
 
     checkpoint_every: int | None = None
     judge: Judge | None = None
-    should_stop: Callable[[], bool] = lambda: False
+    stopper: Stopper = field(default_factory=Stopper)
     log: IO[str] = field(default_factory=lambda: sys.stderr)
     sinks: Sequence[Sink] = ()
 
@@ -149,71 +149,115 @@ class _Loop:
         self.progress = ProgressFile(files.progress, files.name, settings.steps, first=state.step)
         self.saved = time.monotonic()
         self.diverged: dict[int, RunRecord] = {}
+        self.row = {name: np.array(values) for name, values in state.row.items()}
+        self.step_seconds: float | None = None  # None until compiled, 0 until measured
         self.train_seconds = 0.0
         self.first_step = state.step
 
     def train(self) -> None:
         settings, state = self.settings, self.state
         self.progress(state.step)
-        if state.step in settings.snapshot_steps:  # what was killed between a checkpoint and its evaluation
+        if state.step in settings.snapshot_steps:  # what was stopped between a checkpoint and its evaluation
+            self._judge()
+        with self.options.stopper.while_something_is_lost():
+            while state.step < settings.steps and self._alive():  # if all diverge, the last good checkpoint is kept
+                self._call()
+                if self._alive():
+                    self._after_call()
+
+    def _after_call(self) -> None:
+        """Everything that is due at this step, and the end of the run if a signal asked for it."""
+        state, stopper = self.state, self.options.stopper
+        row = self._end_row() if self._is_row_end() else None
+        is_due = state.step in self.settings.snapshot_steps
+        if is_due:
             self._snapshot()
-        while state.step < settings.steps:
-            start = time.perf_counter()
-            num_steps = min(settings.log_every, settings.steps - state.step)
-            states, metrics = self._chunk(num_steps)
-            histories = {name: np.asarray(values, np.float64) for name, values in metrics.items()}
-            self._note_diverged(histories)
-            if len(self.diverged) == len(self.files.seeds):
-                return  # the last good checkpoint is kept
-            state.states, state.step = states, state.step + num_steps
-            self.train_seconds += time.perf_counter() - start
-            rows = {i: {name: float(values[i].mean()) for name, values in histories.items()} for i in self._alive()}
-            self._log(rows)
-            is_due = state.step in settings.snapshot_steps
-            is_asked = self.options.should_stop()
-            if is_due:
-                self._snapshot(judge=not is_asked)
-            if is_due or is_asked or self._is_checkpoint_due():
-                self._save()
-            self.progress(state.step)
-            self.line(state.step, next(iter(rows.values())))
-            if is_asked and state.step < settings.steps:
-                raise RunStopped(f"{self.files.name} was stopped at step {state.step}; rerun to resume from there.")
+        if is_due or stopper.is_asked or self._is_checkpoint_due(is_row_end=row is not None):
+            self._save()
+        if is_due:
+            self._judge()
+        self.progress(state.step)
+        self.line(state.step, row or {})
+        if stopper.is_asked and state.step < self.settings.steps:
+            raise RunStopped(f"{self.files.name} was stopped at step {state.step}; rerun to resume from there.")
+
+    def _call(self) -> None:
+        """One compiled call: as many steps as take about a second, but not beyond the end of a row of metrics."""
+        state, is_first = self.state, self.step_seconds is None
+        count = self._count()
+        start = time.perf_counter()
+        if is_first:  # all of the state is on disk, or fresh: a signal need not wait for the compiler
+            self.line.note(f"compiling {self.problem.method} …")
+            with self.options.stopper.nothing_to_lose():
+                states, histories = self._chunk(count)
+        else:
+            states, histories = self._chunk(count)
+        seconds = time.perf_counter() - start
+        self._note_diverged(histories)
+        state.states, state.step = states, state.step + count
+        self.train_seconds += seconds
+        for name, values in histories.items():
+            self.row[name] = np.concatenate([self.row[name], values], axis=1) if name in self.row else values
+        if is_first:
+            self.line.note(f"compiled in {seconds:.0f} s")
+            self.line.restart(state.step)
+            self.step_seconds = 0.0
+        else:
+            self.step_seconds = seconds / count
+
+    def _count(self) -> int:
+        """Steps of the next call; whole rounds of `action_reuse`, so that calls of any length make the same run."""
+        settings, state = self.settings, self.state
+        unit = getattr(self.problem.agent, "action_reuse", 1) ** 2
+        row_end = min((state.step // settings.log_every + 1) * settings.log_every, settings.steps)
+        wanted = CALL_SECONDS / self.step_seconds if self.step_seconds else 1
+        return min(max(int(wanted / unit), 1) * unit, row_end - state.step)
+
+    def _is_row_end(self) -> bool:
+        return self.state.step % self.settings.log_every == 0 or self.state.step == self.settings.steps
+
+    def _end_row(self) -> Mapping[str, float]:
+        """Write the means of the metrics since the last row; those of the first learner that has not diverged."""
+        rows = {i: {name: float(values[i].mean()) for name, values in self.row.items()} for i in self._alive()}
+        self._log(rows)
+        self.row = {}
+        return next(iter(rows.values()))
 
     def _alive(self) -> list[int]:
         """Indices of the learners that have not diverged; the others are carried along and ignored."""
         return [index for index in range(len(self.files.seeds)) if index not in self.diverged]
 
-    def _is_checkpoint_due(self) -> bool:
-        """Whether a multiple of an interval was reached or passed in the last call, or minutes went by."""
+    def _is_checkpoint_due(self, *, is_row_end: bool) -> bool:
+        """Whether a multiple of an interval was reached or passed in the last row, or minutes went by."""
         step = self.state.step
         before = step - min(self.settings.log_every, step)
         intervals = [self.settings.eval_every, self.options.checkpoint_every or self.settings.eval_every]
-        is_reached = any(step // every > before // every for every in intervals)
+        is_reached = is_row_end and any(step // every > before // every for every in intervals)
         return is_reached or time.monotonic() - self.saved > CHECKPOINT_SECONDS
 
-    def _chunk(self, num_steps: int) -> tuple[LearnerState, Metrics]:
-        problem, state = self.problem, self.state
+    def _chunk(self, count: int) -> tuple[LearnerState, dict[str, np.ndarray]]:
+        """The states after `count` steps, and the metrics of each learner and step."""
+        problem, state, settings = self.problem, self.state, self.settings
         sizes: dict[str, Any] = dict(
-            num_steps=num_steps, batch_size=self.settings.batch_size, across=self.settings.across
+            num_steps=settings.log_every, batch_size=settings.batch_size, across=settings.across, count=count
         )
         # train_chunk gives the memory of the states it is passed to the new ones; the last good ones stay on disk
         if isinstance(problem.source, HostFrames):
-            return problem.source.train(problem.agent, state.states, state.keys, state.step, **sizes)
-        return train_chunk(problem.agent, state.states, problem.source, state.keys, state.step, **sizes)
+            states, metrics = problem.source.train(problem.agent, state.states, state.keys, state.step, **sizes)
+        else:
+            states, metrics = train_chunk(problem.agent, state.states, problem.source, state.keys, state.step, **sizes)
+        return states, {name: np.asarray(values, np.float64) for name, values in metrics.items()}
 
     def _note_diverged(self, histories: Mapping[str, np.ndarray]) -> None:
         """Write a record for every learner whose metrics became NaN, infinite or absurdly large."""
-        for index in self._alive():
-            for name, values in histories.items():
-                bad = np.flatnonzero(~(np.abs(values[index]) < DIVERGED))
-                if len(bad):
-                    where, seed = self.state.step + int(bad[0]) + 1, self.files.seeds[index]
-                    reason = f"{name} became {values[index][bad[0]]} at step {where} of seed {seed}."
-                    self.diverged[index] = self._record(index, "diverged", reason)
-                    save_run(self.files.record(seed), self.diverged[index])
-                    self.line.note(f"{self.files.name} diverged: {reason}")
-                    break
+        for index, (step, reason) in first_divergence(histories).items():
+            if index in self.diverged:
+                continue
+            seed = self.files.seeds[index]
+            reason = f"{reason} at step {self.state.step + step} of seed {seed}."
+            self.diverged[index] = self._record(index, "diverged", reason)
+            save_run(self.files.record(seed), self.diverged[index])
+            self.line.note(f"{self.files.name} diverged: {reason}")
 
     def _log(self, rows: Mapping[int, Mapping[str, float]]) -> None:
         for index, row in rows.items():
@@ -222,21 +266,28 @@ class _Loop:
             for sink in self.options.sinks:
                 sink(seed, self.state.step, row)
 
-    def _snapshot(self, *, judge: bool = True) -> None:
-        """Leave a snapshot of every seed, and have it judged if the run is made by hand."""
-        step, scores = self.state.step, []
+    def _snapshot(self) -> None:
+        """Leave a snapshot of every seed."""
+        step = self.state.step
         for index in self._alive():
             seed = self.files.seeds[index]
             one = one_of(self.state.states, index)
             path = self.files.snapshot(seed, step)
             save_snapshot(path, one, scaling=self.problem.scaling, config=self.config, seed=seed, step=step)
-            if judge and self.options.judge is not None:
+
+    def _judge(self) -> None:
+        """Have the snapshots of this step judged, if the run is made by hand; all that counts is on disk by now."""
+        if self.options.judge is None:
+            return
+        step, scores = self.state.step, []
+        with self.options.stopper.nothing_to_lose():
+            for index in self._alive():
+                seed = self.files.seeds[index]
                 score = self.options.judge(self.files, seed, step).mean
                 scores.append(f"{score:.1f}")
                 for sink in self.options.sinks:
                     sink(seed, step, {"score": score})
-        if scores:
-            self.line.note(f"step {step}: score {', '.join(scores)}")
+        self.line.note(f"step {step}: score {', '.join(scores)}")
 
     def _save(self) -> None:
         state = self.state
@@ -245,6 +296,7 @@ class _Loop:
             checkpoint_tree(state.states, state.keys, self.problem.scaling),
             step=state.step,
             config=group_config(self.files, self.config),
+            extra={"row": {name: values.tolist() for name, values in self.row.items()}},
         )
         self.saved = time.monotonic()
 

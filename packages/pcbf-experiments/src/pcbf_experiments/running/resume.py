@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,6 +34,7 @@ class RunState:
     states: LearnerState
     keys: jax.Array
     step: int
+    row: Mapping[str, Any] = field(default_factory=dict)  # metrics (learner, step) since the last row of metrics
 
 
 def begin_or_resume(problem: Problem, files: JobFiles, config: Mapping[str, Any], log: IO[str]) -> RunState:
@@ -46,7 +47,7 @@ def begin_or_resume(problem: Problem, files: JobFiles, config: Mapping[str, Any]
     template = checkpoint_tree(states, train_keys, problem.scaling)
     tree, header = restore_checkpoint(files.checkpoint, template, config=group_config(files, config))
     print(f"{files.name}: resuming from step {header['step']}", file=log)
-    return RunState(tree["states"], tree["keys"], header["step"])
+    return RunState(tree["states"], tree["keys"], header["step"], header["extra"].get("row", {}))
 
 
 def checkpoint_tree(states: LearnerState, keys: jax.Array, scaling: Scaling) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import Annotated
 
-from pcbf_core.config import check_choice, check_range
+from pcbf_core.config import Count, Positive, Range, tidy
 from pcbf_experiments.data.pixels import Across
 from pcbf_records.runs import steps_to_judge
 
@@ -25,28 +25,23 @@ class RunSettings:
       across: train the seeds in lockstep ("vmap") or one after the other inside a call ("map").
     """
 
-    steps: int = 1_000_000
-    batch_size: int = 256
-    eval_every: int = 100_000
-    eval_from: int = 0
-    log_every: int = 1000
+    steps: Count = 1_000_000
+    batch_size: Count = 256
+    eval_every: Count = 100_000
+    eval_from: Annotated[int, Range(at_least=0)] = 0
+    log_every: Count = 1000
     standardise: bool = False
-    reward_scale: float = 1.0
-    return_width: float | None = None
+    reward_scale: Positive = 1.0
+    return_width: Positive | None = None
     across: Across = "vmap"
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "eval_every", "log_every"):
-            check_range(name, getattr(self, name), at_least=1)
+        tidy(self)
         if self.eval_every % self.log_every:
             raise ValueError(
                 f"`eval_every={self.eval_every}` is not a multiple of `log_every={self.log_every}`; "
                 "snapshots are taken between compiled calls."
             )
-        check_range("reward_scale", self.reward_scale, above=0)
-        if self.return_width is not None:
-            check_range("return_width", self.return_width, above=0)
-        check_choice("across", self.across, get_args(Across))
 
     @property
     def snapshot_steps(self) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 
 from pcbf_experiments.data.checks import Check, episode_lengths, fraction, largest_action, told
-from pcbf_experiments.data.download import DatasetError, Source
+from pcbf_experiments.data.download import DatasetError, Source, missing
 from pcbf_experiments.data.local import LocalSettings
 from pcbf_experiments.data.rows import DatasetInfo, Rows, clip_actions, summarise
 from pcbf_experiments.simulators import SimulatorSpec, SuccessTiming, make_simulator
@@ -190,10 +190,7 @@ def check_dataset(task: Task, data_dir: Path) -> dict[str, Any]:
     """The receipt of a Minari dataset after checking its files; one that has none gets one."""
     folder = dataset_folder(task, data_dir)
     if not (folder / "data").is_dir():
-        raise DatasetError(
-            f"{folder} is missing; `pcbf-data fetch {task.name}` downloads it, "
-            f"`pcbf-data make-local {task.name}` generates it."
-        )
+        raise missing(folder, task, data_dir)
     try:
         receipt = json.loads((folder / RECEIPT).read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 
 from pcbf_experiments.data.checks import MAX_LOOKED_AT, Check, episode_lengths, fraction, largest_action
-from pcbf_experiments.data.download import DatasetError, Source, check_file, describe, fetch
+from pcbf_experiments.data.download import DatasetError, Source, check_file, describe, fetch, missing
 from pcbf_experiments.data.local import LocalSettings
 from pcbf_experiments.data.pixels import NUM_FRAMES
 from pcbf_experiments.data.rows import DatasetInfo, Rows, clip_actions, summarise
@@ -28,7 +28,7 @@ from pcbf_experiments.simulators import (
     render_without_screen,
 )
 from pcbf_experiments.suites.base import Suite
-from pcbf_records.files import atomic_write
+from pcbf_records.files import atomic_write, open_npz
 from pcbf_records.sheets import Task
 
 # (observation dimensions, action dimensions) of the official files, by the beginning of the task's name
@@ -167,10 +167,7 @@ def dataset_files(task: Task, data_dir: Path) -> tuple[Path, Path]:
 def _checked(file: Path, task: Task) -> dict[str, Any]:
     """The receipt of a file that is whole and holds what the rewards are computed from, row by row."""
     if not file.exists():
-        raise DatasetError(
-            f"{file} is missing; `pcbf-data fetch {task.name}` downloads it, "
-            f"`pcbf-data make-local {task.name}` generates it."
-        )
+        raise missing(file, task, file.parent.parent)
     receipt = check_file(file)
     arrays = receipt["arrays"]
     has_buttons = any(name in task.dataset for name in ("scene", "puzzle"))
@@ -194,7 +191,7 @@ def _labelled(task: Task, train: Path, digest: str) -> dict[str, np.ndarray]:
     made_from = hashlib.sha256(f"{digest} {importlib.metadata.version('ogbench')}".encode()).hexdigest()
     labels = train.parent / "labels" / f"{task.name}-{made_from[:16]}.npz"
     render_without_screen()
-    with contextlib.suppress(FileNotFoundError), np.load(labels) as kept:
+    with contextlib.suppress(FileNotFoundError), open_npz(labels) as kept:
         from ogbench.utils import load_dataset
 
         dtype: Any = np.uint8 if task.is_pixel else np.float32

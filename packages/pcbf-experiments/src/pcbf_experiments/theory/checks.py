@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from pcbf_core.config import check_range, config_from
+from pcbf_core.config import Range, config_from, tidy
 from pcbf_experiments.theory.bias import lambda_bias_bound, lambda_decomposition, pointwise_bounds
 from pcbf_experiments.theory.contraction import shared_noise_contraction
 from pcbf_experiments.theory.fixed_points import dcfm_degeneracy, fixed_points
@@ -42,15 +43,11 @@ CHECKS: dict[str, Check] = {
 class TheorySettings:
     """How many random samples the Monte Carlo checks draw, and from which seed."""
 
-    num_samples: int
-    seed: int
+    num_samples: Annotated[int, Range(at_least=1000)]
+    seed: Annotated[int, Range(at_least=0)]
 
     def __post_init__(self) -> None:
-        for name, least in (("num_samples", 1000), ("seed", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int):
-                raise ValueError(f"`{name}={value!r}` is not a whole number; pass an integer >= {least}.")
-            check_range(name, value, at_least=least)
+        tidy(self)
 
 
 def parse_settings(text: str) -> TheorySettings:
