@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -170,6 +172,17 @@ def test_any_folder_is_listed(tmp_path, capsys):
     told = capsys.readouterr().out
     assert f"{results.as_posix()}: 2 of 5 runs done" in told and "1 failed" in told and "1 waiting" in told
     assert f"{TASK} iql seeds0-1: no space left" in told
+
+
+def test_a_job_whose_process_has_ended_is_stopped_at_once(tmp_path):
+    write_json(files(tmp_path).progress, SAID)
+    assert job_status(tmp_path, job("iql"), NOW).state == "running"
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    write_json(files(tmp_path).progress, {**SAID, "pid": ended.pid, "node": platform.node()})
+    assert job_status(tmp_path, job("iql"), NOW).state == "stopped"
+    write_json(files(tmp_path).progress, {**SAID, "pid": ended.pid, "node": "another"})
+    assert job_status(tmp_path, job("iql"), NOW).state == "running"
 
 
 def test_a_lost_record_is_named(tmp_path):

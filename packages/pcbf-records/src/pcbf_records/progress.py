@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,8 +31,9 @@ class ProgressFile:
             return
         self.written = now
         fields = {"job": self.job, "done": done, "total": self.total, "first": self.first, "unit": self.unit}
+        process = {"pid": os.getpid(), "node": platform.node()}
         with atomic_write(self.path) as file:
-            json.dump({**fields, "started": self.started, "updated": now, "pid": os.getpid()}, file)
+            json.dump({**fields, "started": self.started, "updated": now, **process}, file)
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,28 @@ class Progress:
         return (self.total - self.done) / self.rate if self.rate > 0 else None
 
 
+def is_gone(said: Mapping[str, Any]) -> bool:
+    """Whether the process that wrote this is known to have ended: it ran on this machine, and is not there any more."""
+    if said.get("node") != platform.node() or not isinstance(said.get("pid"), int):
+        return False
+    try:
+        os.kill(said["pid"], 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
 def progress_of(said: Mapping[str, Any]) -> Progress:
     """Progress from what a job has written; KeyError or TypeError if it is something else."""
     seconds = said["updated"] - said["started"]
     rate = (said["done"] - said.get("first", 0)) / seconds if seconds > 0 else 0.0
     return Progress(said["done"], said["total"], rate, said["unit"])
+
+
+def clock(seconds: float) -> str:
+    """65 -> 1:05, 3700 -> 1:01:40."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -13,12 +13,11 @@ from typing import Any, Literal, get_args
 
 from pcbf_experiments.campaign.plan import Plan, TrainJob, load_plan
 from pcbf_experiments.campaign.settings import DEFAULT_SCALE, SCALES, SettingsError
-from pcbf_experiments.campaign.watch import clock
 from pcbf_records.canonical import suggestion
 from pcbf_records.commands import Parser
 from pcbf_records.files import read_json
 from pcbf_records.layout import JobFiles, ablation_folders, found_groups, scale_folder
-from pcbf_records.progress import Progress, progress_of
+from pcbf_records.progress import Progress, clock, is_gone, progress_of
 from pcbf_records.runs import receipt_faults
 
 State = Literal["done", "trained", "running", "failed", "stopped", "lost", "waiting"]
@@ -66,7 +65,7 @@ def job_status(results: Path, job: TrainJob, now: float) -> JobStatus:
         with suppress(KeyError, TypeError):
             progress = progress_of(said)
     state: State = "trained" if is_trained else "waiting"
-    if said and now - said.get("updated", 0) <= SILENCE and not _is_newer(files.failure, file):
+    if said and now - said.get("updated", 0) <= SILENCE and not is_gone(said) and not _is_newer(files.failure, file):
         state = "trained" if is_trained else "running"
     elif failure:
         state = "failed"

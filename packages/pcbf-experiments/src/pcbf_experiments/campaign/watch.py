@@ -27,7 +27,7 @@ from pcbf_experiments.campaign.plan import Plan, load_plan
 from pcbf_experiments.campaign.settings import SettingsError, toy_job, toy_work
 from pcbf_records import layout
 from pcbf_records.commands import Parser
-from pcbf_records.progress import Progress, progress_of
+from pcbf_records.progress import Progress, clock, progress_of
 from pcbf_records.toy import PROCESSES, TOY_METHODS
 
 START_UP_WORK = 10_000  # starting a job, or a short job as a whole, takes about as long as this many gradient steps
@@ -213,13 +213,6 @@ def _describe_job(job: Job, said: Progress | None) -> str:
 def bar(fraction: float, width: int = 20) -> str:
     full = round(fraction * width)
     return f"[{'#' * full}{'-' * (width - full)}]"
-
-
-def clock(seconds: float) -> str:
-    """65 -> 1:05, 3700 -> 1:01:40."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 class Display:

@@ -17,7 +17,7 @@ from pcbf_records.layout import RAW_DATA
 if TYPE_CHECKING:
     from pcbf_experiments.evaluation import EvaluationSettings
 
-EXIT_ERROR, EXIT_DIVERGED, EXIT_INTERRUPTED, EXIT_STOPPED = 1, 3, 130, 143
+EXIT_ERROR, EXIT_DIVERGED, EXIT_INTERRUPTED = 1, 3, 130
 
 
 def keep_compiled_programs() -> None:
@@ -42,7 +42,7 @@ def guarded(body: Callable[[], int]) -> int:
         return body()
     except RunStopped as error:
         print(error, file=sys.stderr)
-        return EXIT_STOPPED
+        return 128 + error.number
     except RunDiverged as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_DIVERGED

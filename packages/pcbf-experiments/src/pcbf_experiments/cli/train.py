@@ -242,7 +242,7 @@ def check_method(name: str) -> None:
 
 
 def _train(options: argparse.Namespace) -> int:
-    from pcbf_experiments.running.errors import DIVERGED_REMEDY, RunDiverged
+    from pcbf_experiments.running.errors import DIVERGED_REMEDY, RunDiverged, RunStopped
     from pcbf_experiments.running.failures import forget_failure, note_failure
     from pcbf_records.runs import load_run, write_receipt
 
@@ -250,6 +250,8 @@ def _train(options: argparse.Namespace) -> int:
     files = JobFiles.of_seeds(options.out, options.task, options.method, options.seeds)
     try:
         records = _run(options, task, files)
+    except RunStopped:
+        raise  # nothing failed
     except Exception as error:
         if not isinstance(error, RunDiverged) or not options.receipt:
             note_failure(files, error)

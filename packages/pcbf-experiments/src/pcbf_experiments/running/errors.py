@@ -14,4 +14,8 @@ class RunDiverged(RunError):
 
 
 class RunStopped(RunError):
-    """A run that was asked to stop, and did so right after a checkpoint."""
+    """A run that a signal asked to stop, and that did so right after a checkpoint."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.number = number

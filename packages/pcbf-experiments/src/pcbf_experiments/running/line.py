@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import IO
 
+from pcbf_records.progress import clock
+
 
 class ProgressLine:
     """Steps done, speed and time left, on one line of a terminal or now and then in a log."""
@@ -21,9 +23,9 @@ class ProgressLine:
             return
         self.shown = now
         speed = (step - self.first_step) / max(now - self.started, 1e-9)
-        left = time.strftime("%H:%M:%S", time.gmtime((self.total - step) / max(speed, 1e-9)))
+        left = clock((self.total - step) / speed) if speed else "some time"
         losses = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items() if name.endswith("loss"))
-        text = f"step {step}/{self.total}  {speed:.0f} steps/s  {left} left  {losses}"
+        text = f"step {step}/{self.total}  {speed:.3g} steps/s  {left} left  {losses}"
         self.stream.write(f"\r\x1b[2K{text}" if self.is_terminal else f"{text}\n")
         self.stream.flush()
 

@@ -179,7 +179,8 @@ class _Loop:
         self.progress(state.step)
         self.line(state.step, row or {})
         if stopper.is_asked and state.step < self.settings.steps:
-            raise RunStopped(f"{self.files.name} was stopped at step {state.step}; rerun to resume from there.")
+            where = f"{self.files.name} was stopped at step {state.step}"
+            raise RunStopped(f"{where}; rerun to resume from there.", stopper.number)
 
     def _call(self) -> None:
         """One compiled call: as many steps as take about a second, but not beyond the end of a row of metrics."""

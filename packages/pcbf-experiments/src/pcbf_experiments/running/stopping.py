@@ -29,6 +29,11 @@ class Stopper:
     def is_asked(self) -> bool:
         return bool(self.received)
 
+    @property
+    def number(self) -> int:
+        """The signal that has asked."""
+        return self.received[-1][1]
+
     def ask(self, number: int = signal.SIGTERM) -> None:
         """Do as if the signal had come."""
         self.received.append((time.monotonic(), number))
@@ -74,6 +79,5 @@ class Stopper:
                 self.ask(data[0])
 
     def _end(self) -> None:
-        number = self.received[-1][1]
         print("stopped; rerun to resume, finished work is skipped", file=sys.stderr, flush=True)
-        os._exit(128 + number)
+        os._exit(128 + self.number)
