@@ -14,6 +14,7 @@ TINY_FLOW = {"num_flow_steps": 2, "num_action_steps": 2, "num_candidates": 3, "n
 TINY_QUANTILES = {"num_levels": 3, "quantile_features": 8, "num_cosines": 4, "num_action_steps": 2}
 TINY: dict[str, dict[str, Any]] = {
     "pcbf": {**TINY_NETWORK, **TINY_FLOW, "num_next_samples": 2, "control_weight": 0.5},
+    "pcbf_flow": {**TINY_NETWORK, **TINY_FLOW, "num_next_samples": 2},
     "value_flows": {**TINY_NETWORK, **TINY_FLOW},
     "floq": {**TINY_NETWORK, "num_flow_steps": 2, "num_action_steps": 2, "num_bins": 5, "num_flow_samples": 2},
     "fql": {**TINY_NETWORK, "num_action_steps": 2},

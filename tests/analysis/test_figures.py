@@ -271,6 +271,7 @@ def test_the_animation_ends_with_the_particles_at_their_returns(complete: Result
     np.testing.assert_allclose(ends[:, 1], 1)
 
 
+@pytest.mark.slow
 def test_the_animation_is_small_moves_and_is_the_same_twice(complete: Results, empty: Results) -> None:
     artefact = artefacts.ANIMATIONS["flow_chain"]
     first, second = (artefact.render(complete)["gif"] for _ in range(2))

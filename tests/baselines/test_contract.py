@@ -34,6 +34,7 @@ def same(first: LearnerState, second: LearnerState) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), STATE + PIXEL)
 def test_contract(name: str, kind: str):
     check_contract(name, kind, TINY[name])

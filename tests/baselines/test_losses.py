@@ -113,6 +113,7 @@ def test_tail_masses():
     np.testing.assert_allclose(tail_masses(probability, 0.6, upper=True), [0.0, 0.1, 0.5], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_pcbf_without_control_variate_is_the_endpoint_term_of_value_flows():
     spec, shared = SPECS["state"], dict(hidden_sizes=(8,), num_flow_steps=3, discount=0.9, clip_returns=True)
     batch = random_batch(spec, size=16)

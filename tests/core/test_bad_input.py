@@ -128,6 +128,7 @@ def test_levels_outside_0_1_are_refused(state, levels):
         CRITIC.quantiles(state, *PLACE, levels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [float, np.float32, np.float64, jnp.float32])
 def test_single_numbers_of_any_kind_are_taken_and_answered_without_an_axis(state, kind):
     one = kind(0.25)
@@ -141,6 +142,7 @@ def test_single_numbers_of_any_kind_are_taken_and_answered_without_an_axis(state
 # --- divergence -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_divergence_is_seen_in_what_train_chunk_returns():
     critic, keys = PCBFCritic(replace(CONFIG, learning_rate=1e30), SPEC), jax.random.split(jax.random.key(0), 2)
     _, metrics = train_chunk(critic, init_many(critic, keys), Dataset(transitions()), keys, num_steps=30, batch_size=4)

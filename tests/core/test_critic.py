@@ -117,6 +117,7 @@ def test_a_function_and_a_number_train_alike():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), *states)
 
 
+@pytest.mark.slow
 def test_shared_and_independent_noise_differ_only_beyond_terminals():
     losses = {}
     for shared in (True, False):
@@ -155,6 +156,7 @@ class LinearFlow:
         self.critic, self.state = critic, critic.init(jax.random.key(0))
 
 
+@pytest.mark.slow
 def test_read_outs_of_a_gaussian(monkeypatch: pytest.MonkeyPatch):
     flow = LinearFlow(monkeypatch)
     where = (flow.state, jnp.zeros((4, 3)), jnp.zeros((4, 2)))
@@ -174,6 +176,7 @@ def test_read_outs_of_a_gaussian(monkeypatch: pytest.MonkeyPatch):
     np.testing.assert_allclose(density[0], [0.797885, 0.483941, 0.107982], rtol=2e-3)
 
 
+@pytest.mark.slow
 def test_density_integrates_to_one_and_matches_the_samples():
     process = MRPS["bernoulli"]
     config = PCBFCriticConfig(
@@ -191,6 +194,7 @@ def test_density_integrates_to_one_and_matches_the_samples():
     assert mean == pytest.approx(float(critic.quantiles(*where, even_levels(2048), 100).mean()), abs=5e-3)
 
 
+@pytest.mark.slow
 def test_bernoulli_returns_become_uniform():
     process = MRPS["bernoulli"]
     config = PCBFCriticConfig(
@@ -235,6 +239,7 @@ def test_bad_configuration_says_what_is_allowed(values: dict, message: str):
         PCBFCriticConfig(**values)
 
 
+@pytest.mark.slow
 def test_bad_tasks_and_batches_say_what_to_do():
     with pytest.raises(ValueError, match="num_states"):
         TaskSpec(observation_shape=(), action_dim=0)
@@ -255,6 +260,7 @@ def test_clipped_returns_stay_in_range():
     assert float(samples.min()) >= -1 and float(samples.max()) <= 0
 
 
+@pytest.mark.slow
 def test_readme_example_runs_and_tells_the_truth(capsys: pytest.CaptureFixture[str]):
     readme = Path(__file__).parents[2] / "packages/pcbf-core/README.md"
     code = readme.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]

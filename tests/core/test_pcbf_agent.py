@@ -117,6 +117,7 @@ def test_tail_scores_are_ordered():
     assert bool((low < whole).all()) and bool((whole < high).all())
 
 
+@pytest.mark.slow
 def test_released_variant_trains_one_critic_and_scores_with_both():
     one = PCBF(PCBFConfig.variant("released", **TINY), SPEC)
     state = jax.jit(one.init)(KEY)
@@ -138,6 +139,7 @@ def test_released_variant_trains_one_critic_and_scores_with_both():
     assert float(losses[0]) == float(losses[1])
 
 
+@pytest.mark.slow
 def test_gradients_are_clipped_by_their_joint_norm():
     x = batch()
     state = fresh()

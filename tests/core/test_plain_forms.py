@@ -37,6 +37,7 @@ def batch(size: int = 9) -> Transition:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", sorted(set(METHODS) - {"random"}))
 def test_update_equals_its_plain_form(method, monkeypatch):
     monkeypatch.setattr(networks, "BLOCK_BYTES", 3 * 8 * 4)  # blocks of three rows

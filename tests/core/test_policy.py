@@ -70,6 +70,7 @@ def test_the_impala_encoder_has_the_published_shape():
         observation_encoder(TaskSpec(observation_shape=(4, 4), action_dim=1), ProposalConfig())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [SPEC, PIXELS], ids=["state", "pixel"])
 def test_candidates_are_the_flow_of_each_observation_repeated(spec: TaskSpec):
     proposal = Proposal(ProposalConfig(**TINY, num_candidates=4), spec)
@@ -85,6 +86,7 @@ def test_candidates_are_the_flow_of_each_observation_repeated(spec: TaskSpec):
         np.testing.assert_allclose(candidates[:, k], alone, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_clipping_at_the_end_differs_from_clipping_every_step():
     noise = 3 * jax.random.normal(KEY, (16, 2))
     observation = jnp.ones((16, 3))
@@ -96,6 +98,7 @@ def test_clipping_at_the_end_differs_from_clipping_every_step():
     assert float(jnp.abs(actions["every_step"] - actions["end"]).max()) > 0
 
 
+@pytest.mark.slow
 def test_cloning_loss_of_a_field_that_is_zero():
     # f = 0 leaves E|a - x_0|² = |a|² + 1 per coordinate
     proposal = Proposal(ProposalConfig(**TINY), SPEC)
@@ -111,6 +114,7 @@ def test_the_best_candidate_wins_state_by_state():
     np.testing.assert_array_equal(best_candidate(candidates[0], scores[0]), [2.0, 3.0])
 
 
+@pytest.mark.slow
 def test_best_of_hands_the_score_one_observation_per_state():
     proposal = Proposal(ProposalConfig(**TINY, num_candidates=5), SPEC)
     params, observation = jax.jit(proposal.init_params)(KEY), jax.random.normal(KEY, (2, 3))

@@ -36,6 +36,7 @@ def assert_close(a, b, **tolerance):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, **tolerance), a, b)
 
 
+@pytest.mark.slow
 def test_scan_equals_a_python_loop():
     states, losses = trained(KEYS[:1])
     state = CRITIC.init(KEYS[0])
@@ -46,6 +47,7 @@ def test_scan_equals_a_python_loop():
     assert_close(jax.tree.map(lambda x: x[0], states.params), state.params, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_chunks_of_any_size_give_the_same_run():
     whole, losses = trained(KEYS)
     parts, part_losses = trained(KEYS, chunks=(1, 3, 2))
@@ -53,6 +55,7 @@ def test_chunks_of_any_size_give_the_same_run():
     np.testing.assert_allclose(losses, part_losses, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("across", ["vmap", "map"])
 def test_seeds_side_by_side_equal_single_runs(across: str):
     together, losses = trained(KEYS, across=across)
@@ -78,6 +81,7 @@ def test_different_seeds_differ():
     assert len(np.unique(losses[:, 0])) == 3
 
 
+@pytest.mark.slow
 def test_coefficients_can_vary_over_learners_in_one_call():
     keys = jnp.stack([KEYS[0], KEYS[0]])
     states = init_many(CRITIC, keys).replace(coefficients={"control_weight": jnp.array([0.0, 0.9])})

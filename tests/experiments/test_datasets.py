@@ -217,6 +217,7 @@ def test_the_last_transition_that_is_kept_ends_the_trajectory(next_actions):
     assert ends.tolist() == ([18, 37] if next_actions else [19, 39])
 
 
+@pytest.mark.slow
 def test_released_pcbf_ends_returns_with_trajectories_on_all_sources(point_data):
     """As released, goal states go on bootstrapping and the ends of recordings do not."""
     task, rows = find_task(VISUAL), frame_rows()

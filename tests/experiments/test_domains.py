@@ -36,6 +36,7 @@ def spec_of(task: Task) -> TaskSpec:
     return TaskSpec(observation_shape=shape, action_dim=actions, return_range=(-1 / (1 - task.discount), 0.0))
 
 
+@pytest.mark.slow
 def test_every_task_can_be_planned_with_each_of_its_methods():
     """Arguments, settings of the domain, networks and simulator of 28 tasks x 10 and 10 tasks x 7 methods."""
     planned, networks, domains = 0, set(), load_sheets(ROOT).domains

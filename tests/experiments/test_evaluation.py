@@ -56,6 +56,7 @@ def test_playing_leaves_numpys_generator_alone():
     assert np.random.uniform() == expected  # noqa: NPY002
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spec",
     [
@@ -125,6 +126,7 @@ def test_fewer_episodes_than_slots():
     assert [game.length for game in games] == [2, 1]
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_or_fails_is_told():
     dead = SimulatorSpec(suite_of(POINT).simulator(POINT).id, registered_by="ogbench", wrappers=(sys.exit,))
     with SimulatorPool(dead, 2, num_workers=2) as pool, pytest.raises(ChildProcessError, match="enough memory"):

@@ -55,6 +55,7 @@ def test_more_jobs_than_gpus_never_share_one(start):
     assert all("leased GPU-" in log for log in logs)
 
 
+@pytest.mark.slow
 def test_kills_free_the_gpu_at_once_and_the_others_stay_disjoint(start):
     tell = f'echo "$CUDA_VISIBLE_DEVICES"; exec sleep {PATIENCE}'
     for _ in range(3):

@@ -41,6 +41,7 @@ def rows_of(name: str, folder: Path) -> Rows:
     return suite_of(task).load_rows(task, folder)[0]
 
 
+@pytest.mark.slow
 def test_same_seed_gives_the_same_bytes_with_any_number_of_processes(tmp_path):
     first, again = make(POINT, tmp_path / "a"), make(POINT, tmp_path / "b", num_workers=2)
     for left, right in zip(first, again, strict=True):

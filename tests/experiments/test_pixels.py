@@ -98,6 +98,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(pixels, "BLOCK_BYTES", 2 * 2 * 4 * 8 * 8 * 3 * 6)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("across", ["vmap", "map"])
 def test_streaming_from_the_host_is_the_same_run(across):
@@ -113,6 +114,7 @@ def test_streaming_from_the_host_is_the_same_run(across):
     assert bool(BATCHED) == (across == "vmap")  # learners in turn are not batched into one
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 def test_streamed_learners_in_turn_do_not_influence_each_other():
     """Alone, beside one and beside two others a learner gets the same bits, however long the blocks are then."""

@@ -133,6 +133,7 @@ def test_length_of_compiled_calls_changes_no_parameter(finished, tmp_path):
         assert all((a == b).all() for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True))
 
 
+@pytest.mark.slow
 def test_other_settings_are_refused_with_the_difference(finished, tmp_path):
     other = dataclasses.replace(SETTINGS, batch_size=4)
     with pytest.raises(RunError, match=r"run\.batch_size: 8 there, 4 now"):
@@ -162,6 +163,7 @@ def test_divergence_stops_with_a_record_and_the_last_good_state(tmp_path):
         train(tmp_path, problem=problem)
 
 
+@pytest.mark.slow
 def test_statistics_of_the_data_are_in_the_checkpoint_and_in_snapshots(tmp_path):
     settings = dataclasses.replace(SETTINGS, standardise=True, reward_scale=0.5)
     problem = tiny_problem(settings)
@@ -185,6 +187,7 @@ def test_a_checkpoint_holds_the_agents_that_snapshots_hold(finished):
 # --- groups of seeds --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_records_do_not_depend_on_how_seeds_are_grouped(tmp_path):
     one_by_one = dataclasses.replace(SETTINGS, across="map")
     train(tmp_path / "together", one_by_one, seeds=(0, 1, 2))

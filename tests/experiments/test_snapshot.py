@@ -40,6 +40,7 @@ def save(path: Path, method: str = "bc", kind: str = "state", seed: int = 3) -> 
 PIXEL = [pytest.param(name, "pixel", marks=pytest.mark.slow) for name, method in METHODS.items() if method.visual]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "kind"), [*((name, "state") for name in METHODS), *PIXEL])
 def test_a_loaded_agent_acts_and_samples_returns_to_the_bit(method: str, kind: str, tmp_path: Path) -> None:
     agent, state = save(tmp_path / "a.safetensors", method, kind)
@@ -56,6 +57,7 @@ def test_a_loaded_agent_acts_and_samples_returns_to_the_bit(method: str, kind: s
         np.testing.assert_array_equal(returns(loaded.state), returns(state))
 
 
+@pytest.mark.slow
 def test_the_same_arguments_give_the_same_bytes_and_leave_no_other_file(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         save(tmp_path / f"{name}.safetensors", "pcbf")

@@ -75,6 +75,7 @@ def test_what_a_job_writes_is_what_readers_are_promised(solitaire, tmp_path: Pat
     assert record.metadata["settings"]["num_steps"] == 4 and record.metadata["method"] == "pcbf"
 
 
+@pytest.mark.slow
 def test_seeds_differ_and_a_run_does_not_depend_on_its_neighbours_in_the_grid(solitaire):
     assert solitaire["w1"][0, 0, 0] != solitaire["w1"][0, 1, 0]
     alone = make_record("solitaire", "pcbf", dataclasses.replace(SETTINGS, coefficients=(0.5,), num_seeds=1))
@@ -82,6 +83,7 @@ def test_seeds_differ_and_a_run_does_not_depend_on_its_neighbours_in_the_grid(so
     np.testing.assert_allclose(alone["quantiles"][0, 0], solitaire["quantiles"][1, 0], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_command_writes_record_progress_and_tables(tmp_path: Path):
     for method in ("value_flows", "pcbf-independent"):
         output = tmp_path / toy_run("bernoulli", method)

@@ -247,6 +247,7 @@ def places(tree: Any, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     return [above, *(place for name, value in tree.items() for place in places(value, (*above, name)))]
 
 
+@pytest.mark.slow
 @hypothesis.settings(max_examples=150, deadline=None)
 @given(choice=st.data())
 def test_any_change_of_a_scale_is_a_plan_or_a_sentence(choice):

@@ -84,6 +84,7 @@ def config_of(scale: str, **sections: dict) -> list[str]:
 # --- plans --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_scale_is_the_same_dag(checkout, plan, scale):
     assert plan(checkout, *config_of(scale)) == everything(scale)
@@ -96,6 +97,7 @@ def test_the_paper_scale_has_the_papers_runs():
     assert plan.describe().startswith("scale paper: control suite 1768 runs in 442 jobs")
 
 
+@pytest.mark.slow
 def test_a_domain_or_method_can_be_asked_for_by_name(checkout, plan):
     jobs = plan(checkout, "runs", "--config", "scale=paper", "domains=scene-play", "methods=[pcbf, iql]")
     groups = 8 // load_scale(REPOSITORY / "config/scales/paper.yaml")["control"]["seeds_per_job"]
@@ -111,6 +113,7 @@ def test_a_domain_or_method_can_be_asked_for_by_name(checkout, plan):
     }
 
 
+@pytest.mark.slow
 def test_an_unknown_name_gets_a_suggestion(checkout, run_module):
     done = run_module(checkout, "snakemake", "--dry-run", "--config", "scale=paper", "domains=scene-plai")
     assert done.returncode != 0
@@ -118,6 +121,7 @@ def test_an_unknown_name_gets_a_suggestion(checkout, run_module):
     assert done.stderr.strip().endswith(sentence)
 
 
+@pytest.mark.slow
 def test_any_setting_can_be_changed_by_the_name_of_a_target(checkout, plan):
     files = JobFiles.of_seeds(SMOKE / layout.ablation("action_reuse=1"), TASK, "pcbf", (0, 1, 2))
     assert plan(checkout, str(files.receipt)) == {"ablate": 1, "make_data": 1}
@@ -127,22 +131,26 @@ def test_any_setting_can_be_changed_by_the_name_of_a_target(checkout, plan):
     assert changed == {**ours, "method": {**ours["method"], "action_reuse": 1}}
 
 
+@pytest.mark.slow
 def test_one_table_of_the_control_suite_asks_for_runs_and_no_toys(checkout, plan):
     jobs = plan(checkout, "results/smoke/tables/aggregated.csv")
     wanted = ("make_data", "train", "evaluate", "ablate", "evaluate_ablation", "collect", "tables_control")
     assert jobs == {rule: everything("smoke")[rule] for rule in wanted}
 
 
+@pytest.mark.slow
 def test_the_laptop_scale_is_the_default(checkout, run_module):
     done = run_module(checkout, "snakemake", "--dry-run")
     assert "results/laptop/report/index.html" in done.stdout
     assert "results/smoke" not in done.stdout
 
 
+@pytest.mark.slow
 def test_one_figure_asks_for_its_own_runs_only(checkout, plan):
     assert plan(checkout, "results/smoke/figures/residual.pdf") == {"toy": 2, "figures_residual": 1}
 
 
+@pytest.mark.slow
 def test_every_artefact_is_made_once_and_after_the_records_it_reads(checkout, run_module):
     text = run_module(checkout, "snakemake", "--dry-run", *config_of("smoke")).stdout
     blocks = re.findall(r"rule (?:figures|tables)_\w+:\n    input: (.*)\n    output: (.*)\n", text)
@@ -165,11 +173,13 @@ def made_by(name: str) -> str:
     return f"results/smoke/{declared.get(name.partition('/')[0], name)}"
 
 
+@pytest.mark.slow
 def test_snakemakes_own_lint_is_content(checkout, run_module):
     done = run_module(checkout, "snakemake", "--lint")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -193,6 +203,7 @@ def drop(lines: list[str], change: str) -> list[str]:
     return [line for line in lines if line.strip().partition(":")[0] != change.partition(":")[0]]
 
 
+@pytest.mark.slow
 def test_a_bad_override_stops_snakemake_with_a_sentence(checkout, run_module):
     done = run_module(checkout, "snakemake", "--dry-run", *config_of("smoke", toy={"num_steps": -5}))
     assert done.returncode != 0

@@ -31,6 +31,7 @@ class Method:
       config, agent: its settings and its agent, built as `agent(config, spec)`.
       visual: whether the paper runs it on images.
       version: raised when a change makes earlier runs of the method incomparable.
+      variant: the named form of its config that settings start from (`PCBFConfig.variant`); empty for its defaults.
     """
 
     name: str
@@ -39,12 +40,14 @@ class Method:
     agent: type[Any]
     visual: bool
     version: int = 1
+    variant: str = ""
 
 
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("pcbf", "PCBF", PCBFConfig, PCBF, visual=True),
+        Method("pcbf", "PCBF", PCBFConfig, PCBF, visual=True, variant="paper"),
+        Method("pcbf_flow", "PCBF flow", PCBFConfig, PCBF, visual=True),
         Method("value_flows", "Value Flows", ValueFlowsConfig, ValueFlows, visual=True),
         Method("floq", "FloQ", FloQConfig, FloQ, visual=False),
         Method("fql", "FQL", FQLConfig, FQL, visual=True),
@@ -66,15 +69,16 @@ def register_method(method: Method) -> Method:
 
 
 def make_config(name: str, settings: Mapping[str, Any] | None = None) -> Any:
-    """The method's config from plain settings; `variant` names a form of PCBF (`PCBFConfig.variant`)."""
+    """The method's config from plain settings; `variant` names another form of PCBF (`PCBFConfig.variant`)."""
     check_choice("method", name, METHODS)
-    config = METHODS[name].config
-    values = dict(settings or {})
-    if "variant" in values and hasattr(config, "variant"):
-        variant = values.pop("variant")
-        check_choice("variant", variant, config.variants)
-        return config.variant(variant, **values)
-    return config_from(config, values)
+    config, values = METHODS[name].config, dict(settings or {})
+    if not hasattr(config, "variant"):
+        return config_from(config, values)
+    variant = values.pop("variant", METHODS[name].variant)
+    if variant == "":
+        return config_from(config, values)
+    check_choice("variant", variant, config.variants)
+    return config.variant(variant, **values)
 
 
 def make_agent(name: str, spec: TaskSpec, settings: Mapping[str, Any] | None = None) -> Agent:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pcbf_core.config import Share
-from pcbf_core.flow import Velocity
-from pcbf_core.flow_critic import FlowCritic, ReturnFlow
-from pcbf_core.paths import current_point, successor_point
-from pcbf_core.released import ReleasedCriticConfig, compiled_pair, first_members
-from pcbf_core.targets import optimal_control_weight, velocity_target
+from pcbf_core.config import Count, PositiveShare, Share
+from pcbf_core.flow import Solver, Velocity
+from pcbf_core.flow_critic import FlowCritic, FlowPath, ReturnFlow
+from pcbf_core.paths import current_point, flow_path_point, successor_point
+from pcbf_core.released import Path, ReleasedCriticConfig, compiled_pair, first_members
+from pcbf_core.targets import flow_path_velocity, optimal_control_weight, velocity_target
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
 ControlWeight = Share | Literal["optimal"] | Callable[[Array], Array | float]
@@ -23,19 +23,36 @@ ControlWeight = Share | Literal["optimal"] | Callable[[Array], Array | float]
 
 @dataclass(frozen=True)
 class PCBFCriticConfig(ReleasedCriticConfig):
-    """Settings of the PCBF critic.
+    """Settings of the PCBF critic; the defaults are the best we know, `PCBFConfig.variant("paper")` has the paper's.
 
     Attributes:
-      control_weight: λ of eq:lambda_target: a constant, "optimal" for λ*(t) = γ(1-t) + ρt, or any
-        function of flow time.
+      path: "flow" puts the share λ of the successor point on the successor's own flow, which leaves no bias at any λ
+        (docs/flow-path.md); "linear" is the paper's (eq:current-path), where λ buys variance with bias.
+      control_weight: λ: a constant, a function of flow time or, on the linear path, "optimal" for
+        λ*(t) = γ(1-t) + ρt; None is 1 on the flow path and 0 on the linear one.
       shared_noise: True drives successor and current path by one noise (ρ = 1); False is the ablation
         with independent noises (ρ = 0).
     """
 
     coefficient_names: ClassVar[tuple[str, ...]] = ("control_weight",)
 
-    control_weight: ControlWeight = 0.0
+    polyak_rate: PositiveShare = 0.01
+    num_flow_steps: Count = 5
+    solver: Solver = "midpoint"
+    stratified: bool = True
+    path: Path = "flow"
+    control_weight: ControlWeight | None = None
     shared_noise: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.control_weight is None:
+            object.__setattr__(self, "control_weight", 1.0 if self.path == "flow" else 0.0)
+        if self.path == "flow" and (self.control_weight == "optimal" or self.lambda_scale != "paper"):
+            raise ValueError(
+                f"`control_weight={self.control_weight!r}`, `lambda_scale={self.lambda_scale!r}` are of another path; "
+                'on `path="flow"` pass a number in [0, 1] or a function of flow time, or choose `path="linear"`.'
+            )
 
 
 def path_coupled_pair(
@@ -76,6 +93,34 @@ def path_coupled_pair(
     return point, target
 
 
+def flow_path_pair(
+    successor: FlowPath,
+    *,
+    noise: Array,
+    successor_noise: Array,
+    flow_time: Array,
+    reward: Array,
+    terminal: Array,
+    discount: float,
+    control_weight: Array | float,
+    control_weight_slope: Array | float,
+) -> tuple[Array, Array]:
+    """Input and regression target (Z_t, dZ_t/dt) of one transition on the flow path; at terminals γ̃ = 0."""
+    flow_point, flow_velocity = successor.at(flow_time)
+    shared: dict[str, Any] = dict(
+        noise=noise,
+        successor_noise=successor_noise,
+        successor_return=successor.returns,
+        flow_point=flow_point,
+        reward=reward,
+        flow_time=flow_time,
+        effective_discount=discount * (1 - terminal),
+        control_weight=control_weight,
+    )
+    point = flow_path_point(**shared)
+    return point, flow_path_velocity(**shared, flow_velocity=flow_velocity, control_weight_slope=control_weight_slope)
+
+
 @final
 @dataclass(frozen=True)
 class PCBFCritic(FlowCritic):
@@ -93,19 +138,22 @@ class PCBFCritic(FlowCritic):
         noise, flow_time = self.draw(noise_key, batch)
         successor_noise = noise if config.shared_noise else self.draw(successor_key, batch)[0]
         successor = self.trained_flow(target_params, batch.next_observation, batch.successor_action)
-        coupled_pair = compiled_pair(config, successor) if config.is_compiled_form else path_coupled_pair
-        point, target = coupled_pair(
-            successor.velocity,
+        given: dict[str, Any] = dict(
             noise=noise,
             successor_noise=successor_noise,
-            successor_return=successor.returns(successor_noise),
             flow_time=flow_time,
             reward=batch.reward[:, None],
             terminal=batch.terminal[:, None],
             discount=config.discount,
             control_weight=self.control_weight(flow_time, coefficients),
         )
-        point, target = jax.lax.stop_gradient((point, target))
+        if config.path == "flow":
+            slope = self.control_weight_slope(flow_time)
+            pair = flow_path_pair(successor.path(successor_noise), **given, control_weight_slope=slope)
+        else:
+            coupled_pair = compiled_pair(config, successor) if config.is_compiled_form else path_coupled_pair
+            pair = coupled_pair(successor.velocity, **given, successor_return=successor.returns(successor_noise))
+        point, target = jax.lax.stop_gradient(pair)
         current = self.trained_flow(params, batch.observation, batch.action, for_gradient=True)
         loss = jnp.mean((current.member_velocities(flow_time, point) - target) ** 2)
         return loss, {"critic_loss": loss}
@@ -127,3 +175,10 @@ class PCBFCritic(FlowCritic):
             correlation = 1.0 if self.config.shared_noise else 0.0
             return optimal_control_weight(flow_time, discount=self.config.discount, noise_correlation=correlation)
         return coefficients["control_weight"]
+
+    def control_weight_slope(self, flow_time: Array) -> Array | float:
+        """dλ/dt: of the caller's own function, zero for a constant."""
+        weight = self.config.control_weight
+        if not callable(weight):
+            return 0.0
+        return jax.jvp(lambda time: jnp.asarray(weight(time), time.dtype), (flow_time,), (jnp.ones_like(flow_time),))[1]

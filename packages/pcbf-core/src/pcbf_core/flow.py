@@ -100,6 +100,15 @@ def flow_map(
     return point
 
 
+def on_polygon(
+    times: Float[Array, " nodes"], nodes: Float[Array, "nodes *#shape"], flow_time: Float[Array, "*#shape"]
+) -> Float[Array, "*shape"]:
+    """Points at `flow_time` on the polygon through `nodes`, which stand at `times`; shapes broadcast."""
+    times = times.reshape(-1, *[1] * max(nodes.ndim - 1, jnp.ndim(flow_time)))
+    share = jnp.clip((flow_time - times[:-1]) / (times[1:] - times[:-1]), 0, 1)
+    return nodes[0] + ((nodes[1:] - nodes[:-1]) * share).sum(axis=0)
+
+
 def flow_trajectory(
     velocity: Velocity,
     noise: Float[Array, "*shape"],

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from pcbf_core.config import Count, Positive, check_range
 from pcbf_core.encoders import observation_encoder
-from pcbf_core.flow import Solver, Velocity, flow_map, flow_trajectory
+from pcbf_core.flow import Solver, Velocity, flow_map, flow_times, flow_trajectory, on_polygon
 from pcbf_core.learner import LearnerConfig, LearnerState, fresh_state, gradient_step, make_optimizer
 from pcbf_core.networks import StateEmbedding, VelocityField, ensemble_velocity
 from pcbf_core.noise import check_levels, even_levels, noise_and_times, noise_at_levels
@@ -63,6 +63,36 @@ def _like(asked: Levels, answer: Array) -> Array:
 
 
 @dataclass(frozen=True)
+class FlowPath:
+    """One particle per row on its way from noise to return, on the polygon through the nodes that the solver visits.
+
+    Attributes:
+      velocities: dz/dt of every member, on points (members, *batch, samples).
+      times, nodes: the solver's grid (nodes,), and the points there (nodes, members, *batch, 1).
+      weights: share of each member (members, *batch, 1): alike for the mean, all of it for the one of least return. The
+        velocity of the members' weighed path is their weighed velocity, each at its own point.
+    """
+
+    velocities: Velocity
+    times: Array
+    nodes: Array
+    weights: Array
+
+    @property
+    def returns(self) -> Float[Array, "*batch 1"]:
+        """X' = ψ_1(x_0)."""
+        return (self.weights * self.nodes[-1]).sum(axis=0)
+
+    def at(
+        self, flow_time: Float[Array, "*batch samples"]
+    ) -> tuple[Float[Array, "*batch samples"], Float[Array, "*batch samples"]]:
+        """The point Ẑ_t = ψ_t(x_0) and its velocity v(t, Ẑ_t); one evaluation of the field for each time."""
+        points = on_polygon(self.times, self.nodes, flow_time[None])
+        velocities = self.velocities(flow_time[None], points)
+        return (self.weights * points).sum(axis=0), (self.weights * velocities).sum(axis=0)
+
+
+@dataclass(frozen=True)
 class ReturnFlow:
     """The flow from noise to returns at given (s, a), of an ensemble whose members share the noise.
 
@@ -102,6 +132,25 @@ class ReturnFlow:
         """The flow of `noise` stopped at `flow_time`."""
         start = jnp.broadcast_to(noise, (*self.shape, flow_time.shape[-1]))
         return self._agreed(self._flow(start, None, end_time=flow_time[None]))
+
+    def path(self, noise: Float[Array, "*batch 1"]) -> FlowPath:
+        """The flow of `noise` to its end and all that it passes, for the cost of `returns`."""
+        config = self.config
+        nodes = flow_trajectory(
+            self.velocities,
+            self._for_members(noise),
+            config.num_flow_steps,
+            solver=config.solver,
+            time_power=config.time_power,
+            clip_range=self.clip_range,
+        )
+        if self.aggregation == "mean":
+            weights = jnp.full(nodes.shape[1:], 1 / nodes.shape[1])
+        else:
+            weights = jax.nn.one_hot(nodes[-1].argmin(axis=0), nodes.shape[1], axis=0)
+        return FlowPath(
+            self.velocities, flow_times(config.num_flow_steps, time_power=config.time_power), nodes, weights
+        )
 
     def one_step_returns(self, noise: Array) -> Array:
         """One Euler step for the whole flow, x_0 + v(0, x_0 | s, a), (*batch, samples)."""

@@ -39,6 +39,35 @@ def current_point_from_successor(
     return flow_time * reward + effective_discount * successor + anchor
 
 
+def flow_path_point(
+    *,
+    noise: Real,
+    successor_noise: Real,
+    successor_return: Real,
+    flow_point: Real,
+    reward: Real,
+    flow_time: Real,
+    effective_discount: Real,
+    control_weight: Real,
+) -> Real:
+    """Point of the flow path: the share λ of the successor point lies on the successor's own flow Ẑ_t = ψ_t(X_0').
+
+        Z_t = (1-t) X_0 + t (R + γ̃ X') + γ̃ λ (Ẑ_t - Z^{s'}_t)
+            = t R + γ̃ [(1-λ) Z^{s'}_t + λ Ẑ_t] + (1-t)(1-γ̃) X_0   under shared noise, X_0' = X_0
+
+    For every λ it starts at X_0 and ends at R + γ̃ X', because Ẑ and Z^{s'} do so alike; λ = 0 is the paper's path.
+    """
+    linear = successor_point(noise=successor_noise, successor_return=successor_return, flow_time=flow_time)
+    point = current_point(
+        noise=noise,
+        successor_return=successor_return,
+        reward=reward,
+        flow_time=flow_time,
+        effective_discount=effective_discount,
+    )
+    return point + effective_discount * control_weight * (flow_point - linear)
+
+
 def uncorrected_point(
     *,
     noise: Real,

@@ -10,8 +10,9 @@ import jax
 from jax import Array
 
 from pcbf_core.candidates import CandidateAgent, CandidateConfig
-from pcbf_core.config import Count, OneOf, check_choice, config_from
+from pcbf_core.config import Count, OneOf, PositiveShare, check_choice, config_from
 from pcbf_core.critic import PCBFCritic, PCBFCriticConfig
+from pcbf_core.flow import Solver
 from pcbf_core.flow_critic import FlowCritic, FlowCriticConfig
 from pcbf_core.learner import LearnerState
 from pcbf_core.released import VARIANTS, DoneSource, with_terminals_of
@@ -114,16 +115,21 @@ class FlowAgent(CandidateAgent):
 @final
 @dataclass(frozen=True)
 class PCBFConfig(FlowAgentConfig, PCBFCriticConfig):
-    """Settings of PCBF: those of its critic and of acting. The defaults are the paper's algorithm."""
+    """Settings of PCBF: those of its critic and of acting. The defaults are the best we know, see `variant`."""
 
     variants: ClassVar[tuple[str, ...]] = tuple(VARIANTS)
+
+    polyak_rate: PositiveShare = PCBFCriticConfig.polyak_rate  # a dataclass takes them from its first base otherwise
+    num_flow_steps: Count = PCBFCriticConfig.num_flow_steps
+    solver: Solver = PCBFCriticConfig.solver
+    stratified: bool = PCBFCriticConfig.stratified
 
     @classmethod
     def variant(cls, name: str, **settings: Any) -> PCBFConfig:
         """The settings of a named form of the method, changed by `settings`.
 
-        "paper" is the default; "released" does what the source in the paper's repository does; "compiled"
-        what the older compiled code in that repository does.
+        "paper" is the paper's algorithm (linear path, Euler steps); "released" does what the source in the paper's
+        repository does; "compiled" what the older compiled code in that repository does.
         """
         check_choice("variant", name, VARIANTS)
         return config_from(cls, {**VARIANTS[name], **settings})

@@ -21,13 +21,22 @@ from pcbf_core.roles import Role
 from pcbf_core.targets import velocity_target
 from pcbf_core.types import PyTree, Transition
 
-Path = Literal["linear", "blended"]
+Path = Literal["flow", "linear", "blended"]
 LambdaScale = Literal["paper", "inside_discount"]
 DoneSource = Literal["masks", "terminals"]
 
+PAPER: dict[str, Any] = {
+    "path": "linear",
+    "control_weight": 0.0,
+    "polyak_rate": 0.005,
+    "solver": "euler",
+    "num_flow_steps": 10,
+    "stratified": False,
+}
 VARIANTS: dict[str, dict[str, Any]] = {
-    "paper": {},
+    "paper": PAPER,
     "released": {
+        **PAPER,
         "next_action": "current_action",
         "done_source": "terminals",
         "trained_critics": 1,
@@ -38,6 +47,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "grad_clip": 1.0,
     },
     "compiled": {
+        **PAPER,
         "path": "blended",
         "lambda_scale": "inside_discount",
         "score": "one_step",
@@ -58,7 +68,8 @@ class ReleasedCriticConfig(FlowCriticConfig):
       trained_critics: how many members the loss trains and asks for targets; None for all of them. The
         paper's repository trains one of two.
       path: "linear" is the paper's path (eq:current-path); "blended" moves the share λ of the successor
-        point onto the integrated flow, as code compiled into the paper's repository does.
+        point onto the integrated flow, as code compiled into the paper's repository does, but keeps the target's
+        weight λ; "flow" is that path with the target that belongs to it (see `PCBFCriticConfig`).
       lambda_scale: "paper" weighs the control variate by λ (eq:lambda_target); "inside_discount" writes
         R + γ̃ (X' + λ (c_t - X')) + (λ - 1) X_0, as that compiled code does (biased by λ X_0 at terminals).
     """
@@ -75,7 +86,7 @@ class ReleasedCriticConfig(FlowCriticConfig):
     @property
     def is_compiled_form(self) -> bool:
         """Whether path or target are those of the compiled code."""
-        return self.path != "linear" or self.lambda_scale != "paper"
+        return self.path == "blended" or self.lambda_scale != "paper"
 
 
 def first_members(role: Role, params: PyTree, num_members: int | None) -> PyTree:

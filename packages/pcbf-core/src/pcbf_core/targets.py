@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pcbf_core.paths import successor_point
 from pcbf_core.types import Real
 
 
@@ -52,6 +53,39 @@ def velocity_target(
         successor_velocity=successor_velocity,
     )
     return velocity + effective_control_weight * correction
+
+
+def flow_path_velocity(
+    *,
+    noise: Real,
+    successor_noise: Real,
+    successor_return: Real,
+    flow_point: Real,
+    flow_velocity: Real,
+    reward: Real,
+    flow_time: Real,
+    effective_discount: Real,
+    control_weight: Real,
+    control_weight_slope: Real = 0.0,
+) -> Real:
+    """Velocity of `flow_path_point`, with `flow_velocity` dẐ/dt = v⁻(t, Ẑ_t | s', a') and `control_weight_slope` λ'(t).
+
+        dZ/dt = R + γ̃ X' - X_0 + γ̃ λ (v⁻(t, Ẑ_t) - (X' - X_0')) + γ̃ λ'(t) (Ẑ_t - Z^{s'}_t)
+
+    It *is* the velocity of the path, so flow matching applies and the learned field carries the noise to the law of
+    R + γ̃ X' at every λ. For a constant λ it is u^λ of eq:lambda_target with C_t on the flow and γ̃ λ for λ̃.
+    """
+    velocity = velocity_target(
+        noise=noise,
+        successor_return=successor_return,
+        reward=reward,
+        successor_velocity=flow_velocity,
+        effective_discount=effective_discount,
+        effective_control_weight=effective_discount * control_weight,
+        successor_noise=successor_noise,
+    )
+    linear = successor_point(noise=successor_noise, successor_return=successor_return, flow_time=flow_time)
+    return velocity + effective_discount * control_weight_slope * (flow_point - linear)
 
 
 def optimal_control_weight(flow_time: Real, *, discount: float, noise_correlation: float = 1.0) -> Real:

@@ -102,7 +102,7 @@ def make_critic(process: MarkovRewardProcess, method: str, settings: ToySettings
     )
     if method == "value_flows":
         return ValueFlowsCritic(ValueFlowsCriticConfig(**shared), process.spec), "dcfm_weight"
-    config = PCBFCriticConfig(**shared, shared_noise=method == "pcbf")
+    config = PCBFCriticConfig(**shared, path="linear", shared_noise=method == "pcbf")
     return PCBFCritic(config, process.spec), "control_weight"
 
 
