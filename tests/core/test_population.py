@@ -170,5 +170,3 @@ def test_what_has_no_fixed_point_or_no_grid_says_so() -> None:
         solve_bernoulli(path="flow", control_weight=0.0, start=start)
     with pytest.raises(ValueError, match="`relaxation=0.0`"):
         coarse(Bernoulli(), path="flow", control_weight=0.0, relaxation=0.0)
-    with pytest.raises(TypeError, match="finite_process.register"):
-        finite_process(object())
