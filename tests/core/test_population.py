@@ -13,6 +13,7 @@ from pcbf_core.population import FiniteProcess, NormalLaw, PopulationFlow, finit
 
 solve_bernoulli = partial(solve, Bernoulli())
 coarse = partial(solve, num_flow_steps=25, num_points=101)
+NORMAL = normal_process(num_rewards=12)
 
 
 def relative_w1(flow: PopulationFlow) -> float:
@@ -112,22 +113,60 @@ def gaussian_spread(control_weight: float, *, discount: float = 0.8, num_times: 
 
 @pytest.mark.parametrize("control_weight", [0.0, 0.5, 1.0])
 def test_normal_law_on_the_flow_path_is_right_at_every_weight(control_weight: float) -> None:
-    flow = coarse(normal_process(), path="flow", control_weight=control_weight)
+    flow = coarse(NORMAL, path="flow", control_weight=control_weight)
     assert relative_w1(flow) < 1e-3
     assert flow.std_ratio == pytest.approx(1, abs=5e-4)
 
 
 @pytest.mark.parametrize("control_weight", [0.3, 0.8])
 def test_normal_law_on_the_linear_path_has_the_spread_of_linear_regression(control_weight: float) -> None:
-    flow = coarse(normal_process(), path="linear", control_weight=control_weight)
+    flow = coarse(NORMAL, path="linear", control_weight=control_weight)
     assert flow.std == pytest.approx(gaussian_spread(control_weight), rel=3e-4)
     assert flow.std < 0.995 * flow.exact_std
 
 
 def test_midpoint_is_second_order_on_a_smooth_law() -> None:
     flows = [
-        solve(normal_process(), path="flow", control_weight=1.0, num_flow_steps=steps, num_points=61, tolerance=1e-7)
+        solve(NORMAL, path="flow", control_weight=1.0, num_flow_steps=steps, num_points=61, tolerance=1e-7)
         for steps in (5, 10, 20)
     ]
     errors = [abs(float(flow.std_ratio[0]) - 1) for flow in flows]
     assert 3 < errors[0] / errors[1] < 5 and 3 < errors[1] / errors[2] < 5
+
+
+# ------------------------------------------------------------------------------------ laws with atoms
+
+
+def test_flow_path_finds_laws_with_atoms() -> None:
+    dice = solve(SolitaireDice(), path="flow", control_weight=1.0, num_flow_steps=50, num_points=401, tolerance=1e-3)
+    assert relative_w1(dice) < 0.02
+    chain = solve(MonteCarloChain(), path="flow", control_weight=1.0, num_flow_steps=20, num_points=101, tolerance=1e-3)
+    assert (chain.wasserstein1 / chain.exact_std).mean() < 0.06
+
+
+# ------------------------------------------------------------------------------------ variance of targets
+
+
+def test_flow_path_has_less_target_variance_than_no_control() -> None:
+    none, half, full = (coarse(Bernoulli(), path="flow", control_weight=weight) for weight in (0.0, 0.5, 1.0))
+    assert none.target_variance == pytest.approx(0.484, abs=2e-3)
+    assert full.target_variance == pytest.approx(0.432, abs=2e-3)
+    assert full.target_variance < half.target_variance < none.target_variance
+
+
+def test_independent_noise_has_more_target_variance_and_the_same_law() -> None:
+    grids = dict(path="linear", control_weight=0.0, num_flow_steps=25, num_points=101, tolerance=1e-3)
+    shared = solve_bernoulli(**grids)
+    independent = solve_bernoulli(**grids, shared_noise=False, start=shared)
+    assert relative_w1(independent) < 5e-3
+    assert independent.target_variance > 1.7 * shared.target_variance
+
+
+def test_what_has_no_fixed_point_or_no_grid_says_so() -> None:
+    with pytest.raises(RuntimeError, match="no fixed point after 3 iterations"):
+        coarse(Bernoulli(), path="linear", control_weight=0.0, max_iterations=3)
+    start = coarse(Bernoulli(), path="flow", control_weight=0.0)
+    with pytest.raises(ValueError, match="same `num_flow_steps` and `num_points`"):
+        solve_bernoulli(path="flow", control_weight=0.0, start=start)
+    with pytest.raises(ValueError, match="`relaxation=0.0`"):
+        coarse(Bernoulli(), path="flow", control_weight=0.0, relaxation=0.0)
