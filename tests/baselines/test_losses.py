@@ -118,7 +118,7 @@ def test_pcbf_without_control_variate_is_the_endpoint_term_of_value_flows():
     spec, shared = SPECS["state"], dict(hidden_sizes=(8,), num_flow_steps=3, discount=0.9, clip_returns=True)
     batch = random_batch(spec, size=16)
     batch = batch.replace(next_action=batch.action[::-1], terminal=jnp.arange(16.0) % 2)
-    pcbf = PCBFCritic(PCBFCriticConfig(control_weight=0.0, **shared), spec)
+    pcbf = PCBFCritic(PCBFCriticConfig(control_weight=0.0, solver="euler", stratified=False, **shared), spec)
     flows = ValueFlowsCritic(ValueFlowsCriticConfig(**shared), spec)
     state, other, key = pcbf.init(jax.random.key(0)), flows.init(jax.random.key(0)), jax.random.key(1)
     ours, _ = pcbf.loss(state.params["critic"], state.target_params["critic"], batch, key, state.coefficients)

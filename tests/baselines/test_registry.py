@@ -18,14 +18,14 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_names_of_the_paper_are_there():
     assert set(METHODS) == {
-        "pcbf", "value_flows", "floq", "fql", "iql", "iqn", "codac", "c51", "bc", "random",
+        "pcbf", "pcbf_flow", "value_flows", "floq", "fql", "iql", "iqn", "codac", "c51", "bc", "random",
     }  # fmt: skip
     assert {name for name, method in METHODS.items() if not method.visual} == {"floq", "codac", "c51"}
 
 
 def test_common_defaults_are_those_of_the_paper():
     for name in METHODS:
-        if name == "random":
+        if name in ("random", "pcbf_flow"):
             continue
         config = make_config(name)
         assert config.hidden_sizes == (512, 512, 512, 512)

@@ -26,7 +26,9 @@ def loss(critic, state, key=KEY):
 
 
 def test_without_dcfm_the_loss_is_pcbf_at_zero_control_weight():
-    ours = PCBFCritic(PCBFCriticConfig(**SHARED, control_weight=0.0), PROCESS.spec)
+    ours = PCBFCritic(
+        PCBFCriticConfig(**{"solver": "euler", "stratified": False, **SHARED}, control_weight=0.0), PROCESS.spec
+    )
     state = ours.init(jax.random.key(0))
     draw_key, _ = jax.random.split(KEY)  # PCBF keeps a second key for the independent-noise ablation
     theirs = value_flows(dcfm_weight=0.0)

@@ -89,7 +89,7 @@ def test_training_refuses_what_does_not_fit(sizes: dict, data: Transition, sente
         ({"learning_rate": float("nan")}, "`learning_rate=nan` is out of range; it must be > 0"),
         ({"learning_rate": float("inf")}, "`learning_rate=inf` is out of range"),
         ({"shared_noise": 1}, "`shared_noise=1` is not what it should be; pass true or false"),
-        ({"control_weight": None}, "pass a number >= 0 and <= 1 or one of optimal or a function"),
+        ({"control_weight": {}}, "pass a number >= 0 and <= 1 or one of optimal or a function"),
     ],
 )
 def test_settings_of_the_wrong_type_are_told_in_a_sentence(settings: dict, sentence: str):

@@ -98,13 +98,14 @@ def test_control_weight_may_be_a_number_the_closed_form_or_a_function():
     time = jnp.array([0.0, 0.5, 1.0])
 
     def weights(value):
-        critic = PCBFCritic(PCBFCriticConfig(discount=0.9, control_weight=value), SPEC)
+        critic = PCBFCritic(PCBFCriticConfig(discount=0.9, path="linear", control_weight=value), SPEC)
         return critic.control_weight(time, {name: jnp.asarray(v) for name, v in critic.config.coefficients.items()})
 
     assert float(weights(0.4)) == pytest.approx(0.4)
     np.testing.assert_allclose(weights("optimal"), [0.9, 0.95, 1.0], atol=1e-6)
     np.testing.assert_allclose(weights(jnp.square), [0.0, 0.25, 1.0])
-    independent = PCBFCritic(PCBFCriticConfig(discount=0.9, control_weight="optimal", shared_noise=False), SPEC)
+    config = PCBFCriticConfig(discount=0.9, path="linear", control_weight="optimal", shared_noise=False)
+    independent = PCBFCritic(config, SPEC)
     np.testing.assert_allclose(independent.control_weight(time, {}), [0.9, 0.45, 0.0], atol=1e-6)
 
 

@@ -16,7 +16,7 @@ from pcbf_records.layout import CONTROL_EVALUATIONS
 
 TITLE = "Common hyperparameters"
 CAPTION = (
-    "The paper's common hyperparameters, their values at our paper scale (defaults of PCBF's config, batch size of "
+    "The paper's common hyperparameters, their values at our paper scale (PCBF as in the paper, batch size of "
     "config/scales/paper.yaml) and those that the runs of this folder were made with; methods are named where they "
     "differ. Layer norm in the actor is off in FQL, IQL and FloQ, and FloQ takes 8 flow steps, as in the code that "
     "their published results were made with."
@@ -63,7 +63,10 @@ SOURCES = {
 def compute(results: Results) -> Table:
     """One row per hyperparameter of the paper's table."""
     records = results.control.suite
-    defaults = {"agent": dataclasses.asdict(PCBFConfig()), "run": results.scale_settings("paper")["control"]["run"]}
+    defaults = {
+        "agent": dataclasses.asdict(PCBFConfig.variant("paper")),
+        "run": results.scale_settings("paper")["control"]["run"],
+    }
     printed = results.paper_table("hyperparameters")
     rows = []
     for name, paper in zip(printed["name"], printed["value"], strict=True):
