@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
         "--set control_weight=0.4 --out results/laptop",
     )
     made.add_argument("task", help="name of the task, as in the paper; `pcbf-data list` shows them")
-    made.add_argument("method", help="pcbf, value_flows, floq, fql, iql, iqn, codac, c51, bc or random")
+    made.add_argument("method", help=f"{', '.join(sorted(method_schemas()))}, or that of a plugin")
     made.add_argument(
         "--seeds", type=whole_number(0), nargs="+", default=[0], help="seeds, trained side by side (default: 0)"
     )
