@@ -12,8 +12,8 @@ FIGURES = {
     "residual": (["residual"], toy_runs(["solitaire"], ["pcbf", "pcbf-independent"])),
     "flows": (["flowmap_combined", "flowmap_mc", "flow_chain", "pcbf-architecture"], toy_runs(methods=["pcbf"])),
     "distances": (
-        ["toy_cdf_comparison", "cdf_comparison", "toy_sen", "hyper_abla", "var-reduction"],
-        [W1, LOSS_STD, *toy_runs(methods=["pcbf", "value_flows"])],
+        ["toy_cdf_comparison", "cdf_comparison", "toy_sen", "hyper_abla", "var-reduction", "flow_path"],
+        [W1, LOSS_STD, *toy_runs(methods=["pcbf", "value_flows", "pcbf_flow"])],
     ),
     "control": (["performance_profiles", "ablations"], CONTROL),
     "pictures": (["ogbench"], [PICTURES]),

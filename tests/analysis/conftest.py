@@ -117,7 +117,7 @@ def toy_record(
         [[law.wasserstein1(q) for law, q in zip(laws, by_state, strict=True)] for by_state in by_seed]
         for by_seed in quantiles
     ]
-    spread = (1 - 0.6 * coefficients / mrp.discount)[:, None] * (1 + 0.03 * np.arange(num_seeds)) * laws[0].std
+    spread = (1 - 0.6 * coefficients / max(mrp.discount, coefficients.max()))[:, None] * (1 + 0.03 * np.arange(num_seeds)) * laws[0].std
     spread = spread if method == "pcbf" else 1.2 * np.abs(spread) ** 0.9
     record: dict[str, Any] = {
         "coefficients": coefficients,
@@ -164,7 +164,7 @@ def build_results(
     methods = tuple(methods)
     for process in processes:
         for method in methods:
-            top = 1.0 if method == "value_flows" else MRPS[process].discount
+            top = 1.0 if method in ("value_flows", "pcbf_flow") else MRPS[process].discount
             arrays = toy_record(process, method, np.linspace(0, top, num_coefficients), num_seeds, num_levels)
             save_toy_record(root / layout.toy_run(process, method), arrays, METADATA)
     if layout.toy_files(root):

@@ -23,8 +23,10 @@ from pcbf_analysis.results import Results, Setting, chosen_coefficient
 from pcbf_core.mrp import MRPS
 from pcbf_records.errors import RecordError
 from pcbf_records.layout import ablation, picture
-from pcbf_records.toy import PROCESSES, FlowRecord
+from pcbf_records.sheets import load_sheets
+from pcbf_records.toy import PROCESSES, TOY_METHODS, FlowRecord
 
+from .conftest import REPOSITORY
 from .run_fixtures import CUBE, CUBE_2, PEN, collected, write_run, write_runs
 
 LABELS = list(artefacts.FIGURES)
@@ -109,8 +111,7 @@ def test_thinning_keeps_both_ends_and_density_peaks() -> None:
 
 
 def test_method_names_colours_and_order_live_in_one_place() -> None:
-    expected = {"iqn", "codac", "floq", "fql", "iql", "value_flows", "pcbf", "pcbf-independent", "c51", "bc", "random"}
-    assert set(theme.METHODS) == expected
+    assert set(theme.METHODS) == {*load_sheets(REPOSITORY).methods, *TOY_METHODS}
     assert list(theme.METHODS)[-1] == "pcbf"
     looks = [(style.colour, style.marker) for style in theme.METHODS.values()]
     assert len(set(looks)) == len(looks)
@@ -134,6 +135,7 @@ def test_the_registry_names_the_records_each_figure_reads(whole: Results) -> Non
         "hyper_abla",
         "var-reduction",
         "residual",
+        "flow_path",
     }
     for artefact in artefacts.of_kind("figure").values():
         assert all((whole.root / name).exists() for name in artefact.inputs), artefact.label
@@ -157,6 +159,7 @@ def test_whole_records_leave_no_panel_empty(label: str, whole: Results) -> None:
         ("toy_sen", 1, 2),
         ("hyper_abla", 1, 3),
         ("var-reduction", 0, 2),
+        ("flow_path", 2, 4),  # Bernoulli has its fixed point without records
         ("residual", 0, 4),
     ],
 )

@@ -47,10 +47,10 @@ def test_a_row_holds_mean_sample_deviation_seeds_ratio_and_verdict(empty: Result
     assert math.isnan(lower[5])  # one seed has no standard deviation
 
 
-def test_toy_w1_has_five_rows_for_each_setting(complete: Results) -> None:
+def test_toy_w1_has_six_rows_for_each_setting(complete: Results) -> None:
     frame = pd.read_csv(io.StringIO(rendered("toy_w1", complete)["csv"]))
-    assert len(frame) == 30
-    assert frame.groupby(["env", "state"]).size().tolist() == [5] * 6
+    assert len(frame) == 36
+    assert frame.groupby(["env", "state"]).size().tolist() == [6] * 6
     assert set(frame["num_seeds"]) == {2}
     first = frame.iloc[0]
     w1 = complete.w1()
@@ -76,10 +76,10 @@ def test_missing_cells_are_shown_as_missing_with_no_seeds(partial: Results) -> N
 
 
 def test_the_sweep_lists_every_recorded_coefficient(complete: Results, partial: Results) -> None:
-    assert len(tables.toy_w1_sweep(complete).rows) == 6 * 3 * 3
+    assert len(tables.toy_w1_sweep(complete).rows) == 6 * 4 * 3
     counts = pd.Series(tables.toy_w1_sweep(partial).column("num_seeds"))
     assert (counts > 0).sum() == 2 * 2 * 3  # two settings, two methods, three coefficients
-    assert (counts == 0).sum() == 2 + 4 * 3  # one row for each absent method
+    assert (counts == 0).sum() == 2 * 2 + 4 * 4  # one row for each absent method
 
 
 def test_theory_checks_keep_their_numbers_and_verdicts(complete: Results) -> None:

@@ -18,6 +18,7 @@ from pcbf_analysis.figures import (
     ablations,
     cdf_comparison,
     flow_chain,
+    flow_path,
     flowmap_combined,
     flowmap_mc,
     hyper_abla,
@@ -148,6 +149,7 @@ FIGURES: dict[str, FigureArtefact] = {
         "flowmap_mc": flowmap_mc,
         "residual": residual,
         "performance_profiles": performance_profiles,
+        "flow_path": flow_path,
     }.items()
 }
 

@@ -48,6 +48,7 @@ METHODS: dict[str, Style] = {
     "iql": Style("IQL", "#332288", "X"),
     "value_flows": Style("Value Flows", "#D55E00", "s", "--"),
     "pcbf-independent": Style("PCBF, independent noise", "#56B4E9", "D", "-."),
+    "pcbf_flow": Style("PCBF, flow path", "#000000", "p"),
     "pcbf": Style("PCBF", "#0072B2", "o"),
 }
 
@@ -57,7 +58,7 @@ PROCESSES: dict[str, Style] = {
     "chain": Style("Discrete MC chain", "#009E73", "^"),
 }
 
-COEFFICIENTS = {"pcbf": "λ", "pcbf-independent": "λ", "value_flows": "dcfm"}
+COEFFICIENTS = {"pcbf": "λ", "pcbf_flow": "λ", "pcbf-independent": "λ", "value_flows": "dcfm"}
 
 
 def shade(colour: str, amount: float) -> str:

@@ -102,7 +102,8 @@ def make_critic(process: MarkovRewardProcess, method: str, settings: ToySettings
     )
     if method == "value_flows":
         return ValueFlowsCritic(ValueFlowsCriticConfig(**shared), process.spec), "dcfm_weight"
-    config = PCBFCriticConfig(**shared, path="linear", shared_noise=method == "pcbf")
+    path = "flow" if method == "pcbf_flow" else "linear"
+    config = PCBFCriticConfig(**shared, path=path, shared_noise=method != "pcbf-independent")
     return PCBFCritic(config, process.spec), "control_weight"
 
 
@@ -256,7 +257,7 @@ def make_record(
         "loss_history": np.stack(blocks, axis=-1),
         "loss_std": losses[..., -max(settings.num_steps // 10, 1) :].std(axis=-1, dtype=np.float64),
     }
-    if method != "value_flows":
+    if method in ("pcbf", "pcbf-independent"):  # of which figures of the paper show a flow or a residual
         reported = [process.live_states.index(s) for s in process.evaluation_states]
         best = int(w1[..., reported].mean(axis=(1, 2)).argmin())
         first = best * settings.num_seeds

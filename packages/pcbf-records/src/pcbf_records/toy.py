@@ -19,7 +19,7 @@ from pcbf_records.layout import TOY_LOSS_STD, TOY_W1, toy_files, toy_run
 
 PROCESSES = ("solitaire", "bernoulli", "chain")
 RESIDUAL_STEPS = (4, 8, 16, 32)  # solver budgets N at which r_corr is recorded
-TOY_METHODS = ("pcbf", "pcbf-independent", "value_flows")
+TOY_METHODS = ("pcbf", "pcbf-independent", "value_flows", "pcbf_flow")
 W1_COLUMNS = ("env", "state", "method", "coefficient", "seed", "w1")
 LOSS_STD_COLUMNS = ("env", "method", "coefficient", "seed", "loss_std")
 

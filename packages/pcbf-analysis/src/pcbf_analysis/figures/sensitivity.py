@@ -20,13 +20,18 @@ from pcbf_records.toy import TOY_METHODS, Floats
 
 CAPTION = (
     "W1 distance to the exact return law (logarithmic axis) against the coefficient: λ in [0, γ] for PCBF with shared "
-    "and with independent noise, dcfm in [0, 1] for Value Flows. Points are seeds, lines their mean, bars Student's "
-    "95 % interval of the mean; for the chain each seed's value is the mean over the paper's states s = 1, 5, 10, 18. "
-    "A bar that leaves the panel below reaches zero; methods are drawn a little apart. The star marks the λ with the "
-    "lowest mean W1; diamonds and the dotted line are the values reported in the paper."
+    "and with independent noise, λ in (0, 1] for PCBF on the flow path, dcfm in [0, 1] for Value Flows. Points are "
+    "seeds, lines their mean, bars Student's 95 % interval of the mean; for the chain each seed's value is the mean "
+    "over the paper's states s = 1, 5, 10, 18. A bar that leaves the panel below reaches zero; methods are drawn a "
+    "little apart. The star marks the λ with the lowest mean W1; diamonds and the dotted line are the values reported "
+    "in the paper."
 )
 INPUTS = (TOY_W1,)
-SHIFTS = {"pcbf-independent": 0.012, "value_flows": -0.012}  # to keep points at equal coefficients apart
+SHIFTS = {
+    "pcbf-independent": 0.012,
+    "value_flows": -0.012,
+    "pcbf_flow": 0.006,
+}  # to keep points at equal coefficients apart
 STAR: dict[str, Any] = {
     "color": theme.METHODS["pcbf"].colour,
     "markeredgecolor": "black",

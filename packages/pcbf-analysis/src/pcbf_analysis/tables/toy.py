@@ -15,9 +15,9 @@ from pcbf_records.toy import PROCESSES
 TOY_W1_CAPTION = (
     "W1 distance between the learned and the exact return law: mean and sample standard deviation over seeds. Value "
     "Flows at the paper's three dcfm weights; PCBF at the λ with the lowest mean W1 over seeds and evaluation states, "
-    "one per process, and the ablation with independent noise at its own. The paper's values are those of "
-    "fig:cdf_comparison, where PCBF's λ and the number of seeds are not stated and W1 is taken between samples. Ratio "
-    "is ours over the paper's."
+    "one per process, and the ablation with independent noise at its own; PCBF on the flow path at λ = 1, which is not "
+    "chosen. The paper's values are those of fig:cdf_comparison, where PCBF's λ and the number of seeds are not stated "
+    "and W1 is taken between samples. Ratio is ours over the paper's."
 )
 TOY_W1_SWEEP_CAPTION = (
     "W1 distance between the learned and the exact return law at every recorded coefficient: mean and sample standard "
@@ -39,7 +39,7 @@ W1_COLUMNS = (
 
 
 def toy_w1(results: Results) -> Table:
-    """The comparison with the paper: five rows for each of the six settings of fig:cdf_comparison."""
+    """The comparison with the paper: six rows for each of the six settings of fig:cdf_comparison."""
     w1, paper = results.w1(), results.paper_w1()
     chosen = {
         (process, method): chosen_coefficient(w1, process, method)
@@ -51,6 +51,7 @@ def toy_w1(results: Results) -> Table:
         cells: list[tuple[str, float | None]] = [
             (method, chosen[setting.process, method]) for method in ("pcbf", "pcbf-independent")
         ]
+        cells.insert(1, ("pcbf_flow", 1.0))
         cells += [("value_flows", dcfm) for dcfm in theme.VALUE_FLOWS_SHADES]
         rows += [w1_row(setting, method, coefficient, w1, paper) for method, coefficient in cells]
     return Table(W1_COLUMNS, tuple(rows))
@@ -62,7 +63,7 @@ def toy_w1_sweep(results: Results) -> Table:
     rows = []
     for setting in evaluation_settings():
         here = w1[(w1["env"] == setting.process) & (w1["state"] == setting.state)]
-        for method in ("pcbf", "pcbf-independent", "value_flows"):
+        for method in ("pcbf", "pcbf_flow", "pcbf-independent", "value_flows"):
             coefficients = sorted({float(value) for value in here.loc[here["method"] == method, "coefficient"]})
             rows += [w1_row(setting, method, value, w1, paper) for value in coefficients or [None]]
     return Table(W1_COLUMNS, tuple(rows))

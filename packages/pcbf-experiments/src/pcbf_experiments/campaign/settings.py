@@ -24,7 +24,7 @@ SCHEMA = Path("config/schemas/scale.schema.yaml")
 OVERRIDE_SOURCE = "--config"
 SELECTORS = ("tasks", "domains", "methods")  # words of `--config` that choose among the runs of a scale
 OTHER_WORDS = ("scale", *SELECTORS, "jobs_per_gpu")  # words of `--config` that are no section of a scale
-GRIDS = ("control_weights", "independent_control_weights", "dcfm_weights")
+GRIDS = ("control_weights", "independent_control_weights", "dcfm_weights", "flow_control_weights")
 
 
 class SettingsError(ValueError):
@@ -97,6 +97,7 @@ def toy_job(settings: Settings, process: str, method: str) -> Settings:
         "pcbf": toy["control_weights"][process],
         "pcbf-independent": toy["independent_control_weights"][process],
         "value_flows": toy["dcfm_weights"],
+        "pcbf_flow": toy["flow_control_weights"],
     }
     shared = {name: value for name, value in toy.items() if name not in GRIDS}
     return {"coefficients": coefficients[method], **shared}
