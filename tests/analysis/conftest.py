@@ -117,7 +117,11 @@ def toy_record(
         [[law.wasserstein1(q) for law, q in zip(laws, by_state, strict=True)] for by_state in by_seed]
         for by_seed in quantiles
     ]
-    spread = (1 - 0.6 * coefficients / max(mrp.discount, coefficients.max()))[:, None] * (1 + 0.03 * np.arange(num_seeds)) * laws[0].std
+    spread = (
+        (1 - 0.6 * coefficients / max(mrp.discount, coefficients.max()))[:, None]
+        * (1 + 0.03 * np.arange(num_seeds))
+        * laws[0].std
+    )
     spread = spread if method == "pcbf" else 1.2 * np.abs(spread) ** 0.9
     record: dict[str, Any] = {
         "coefficients": coefficients,
