@@ -66,7 +66,7 @@ def check_contract(name: str, kind: str, settings: dict[str, Any]) -> None:
     assert jax.eval_shape(agent.act, state, batch.observation[None], key).shape == (1, 4, 2)
 
     # Updates: finite at terminals and elsewhere; target networks move by Polyak averaging and nothing else.
-    losses = {}
+    losses, rate = {}, getattr(agent.config, "polyak_rate", 0.0)  # type: ignore[attr-defined]
     for terminal in (0.0, 1.0):
         new, metrics = one_step(random_batch(spec, terminal=terminal))
         losses[terminal] = np.asarray(metrics.get("critic_loss", np.nan))
@@ -77,7 +77,7 @@ def check_contract(name: str, kind: str, settings: dict[str, Any]) -> None:
             for before, online, after in zip(
                 *map(jax.tree.leaves, (old, new.params[role], new.target_params[role])), strict=True
             ):
-                np.testing.assert_allclose(after, 0.005 * online + 0.995 * before, atol=1e-6)
+                np.testing.assert_allclose(after, rate * online + (1 - rate) * before, atol=1e-6)
 
     # The successor counts, unless the transition is terminal.
     if not np.isnan(losses[0.0]).any():
