@@ -38,7 +38,7 @@ def spec_of(task: Task) -> TaskSpec:
 
 @pytest.mark.slow
 def test_every_task_can_be_planned_with_each_of_its_methods():
-    """Arguments, settings of the domain, networks and simulator of 28 tasks with all methods and 10 with the visual ones."""
+    """Arguments, settings of the domain, networks and simulator of all tasks with each of their methods."""
     planned, networks, domains = 0, set(), load_sheets(ROOT).domains
     for task in PAPER_TASKS.values():
         spec = spec_of(task)
