@@ -255,6 +255,14 @@ def test_asked_to_stop_it_saves_and_goes_on_to_the_same_bytes(finished, tmp_path
     assert artefacts(tmp_path) == artefacts(finished)
 
 
+def test_a_snapshot_that_a_killed_process_was_writing_is_swept_away(finished, tmp_path):
+    half = tmp_path / FILES.snapshot(0, 20).with_name(".step20.safetensors.99999.tmp")
+    half.parent.mkdir(parents=True)
+    half.write_bytes(b"half")
+    train(tmp_path)
+    assert not half.exists() and artefacts(tmp_path) == artefacts(finished)
+
+
 def test_a_full_disk_stops_the_run_and_spoils_nothing(finished, tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 

@@ -92,6 +92,9 @@ def sweep(files: JobFiles) -> None:
     """Remove unfinished files that a killed process of this run left behind."""
     for file in (*_own_files(files), files.progress, files.cost):
         remove_unfinished(file)
+    for seed in files.seeds:  # also of snapshots that have no whole file yet
+        for unfinished in files.snapshots(seed).glob(".*.tmp"):
+            unfinished.unlink(missing_ok=True)
 
 
 def _own_files(files: JobFiles) -> list[Path]:
