@@ -476,7 +476,7 @@ def test_records_of_a_scale_are_named_once(scale):
     plan = load_plan(REPOSITORY, {"scale": scale})
     names = record_names(plan.settings[scale], plan.sheets)
     num_runs = sum(len(job.seeds) for job in [*plan.control(scale), *plan.ablations(scale)])
-    num_fixed = 12 + 2  # toys and theory; the table of the suite and its configs
+    num_fixed = len(PROCESSES) * len(TOY_METHODS) + 3 + 2  # toys, their tables, theory; the suite's table and configs
     assert len(names) == len(set(names)) == num_fixed + 2 * num_runs  # run and evaluation records
 
 
