@@ -127,6 +127,7 @@ def loss_of(config: Any, kind: Any = PCBFCritic, **coefficients: float) -> float
     return float(critic.loss(params, target, batch(), jax.random.key(2), given)[0])
 
 
+@pytest.mark.slow
 def test_without_weight_linear_path_flow_path_and_value_flows_are_one_algorithm():
     flow, linear = (loss_of(PCBFCriticConfig(**SMALL, path=path, control_weight=0.0)) for path in ("flow", "linear"))
     np.testing.assert_allclose(flow, linear, rtol=1e-6)
@@ -140,12 +141,14 @@ def test_without_weight_linear_path_flow_path_and_value_flows_are_one_algorithm(
     np.testing.assert_allclose(bcfm, linear, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_constant_function_is_that_constant():
     constant = loss_of(PCBFCriticConfig(**SMALL, control_weight=0.5))
     np.testing.assert_allclose(loss_of(PCBFCriticConfig(**SMALL, control_weight=lambda t: 0.5)), constant, rtol=1e-6)
     assert loss_of(PCBFCriticConfig(**SMALL, control_weight=lambda t: t)) != pytest.approx(constant)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregation", ["mean", "min"])
 def test_the_path_of_an_ensemble_ends_at_its_return_and_moves_at_its_velocity(aggregation):
     critic = PCBFCritic(PCBFCriticConfig(**{**SMALL, "num_flow_steps": 64}), SPEC)

@@ -15,6 +15,8 @@ solve_bernoulli = partial(solve, Bernoulli())
 coarse = partial(solve, num_flow_steps=25, num_points=101)
 NORMAL = normal_process(num_rewards=12)
 
+pytestmark = pytest.mark.slow
+
 
 def relative_w1(flow: PopulationFlow) -> float:
     """Largest over states of W1 to the exact law, in units of its standard deviation."""
