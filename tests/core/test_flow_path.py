@@ -18,6 +18,8 @@ from pcbf_core.paths import current_point, flow_path_point
 from pcbf_core.targets import bellman_velocity, flow_path_velocity
 from pcbf_core.training import init_many, train_chunk
 
+from ..methods import random_batch
+
 SPEC = TaskSpec(observation_shape=(3,), action_dim=2)
 SMALL: dict[str, Any] = dict(hidden_sizes=(8, 8), num_flow_steps=4, discount=0.9)
 
@@ -108,16 +110,9 @@ def test_points_on_the_polygon_err_by_the_square_of_the_step():
 # --- the critic -----------------------------------------------------------------------------------------------------
 
 
-def batch(size: int = 6) -> Transition:
-    keys = jax.random.split(jax.random.key(5), 5)
-    return Transition(
-        observation=jax.random.normal(keys[0], (size, 3)),
-        action=jax.random.uniform(keys[1], (size, 2), minval=-1),
-        reward=jax.random.normal(keys[2], (size,)),
-        next_observation=jax.random.normal(keys[3], (size, 3)),
-        terminal=jnp.array([0.0] * (size - 1) + [1.0]),
-        next_action=jax.random.uniform(keys[4], (size, 2), minval=-1),
-    )
+def batch() -> Transition:
+    made = random_batch(SPEC, size=6)
+    return made.replace(next_action=made.action[::-1], terminal=jnp.array([0.0] * 5 + [1.0]))
 
 
 def loss_of(config: Any, kind: Any = PCBFCritic, **coefficients: float) -> float:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pcbf_core.mrp import MRPS, Bernoulli, MonteCarloChain, SolitaireDice
-from pcbf_core.population import FiniteProcess, NormalLaw, PopulationFlow, finite_process, normal_process, solve
+from pcbf_core.mrp import MRPS, Bernoulli, MonteCarloChain, NormalLaw, SolitaireDice
+from pcbf_core.population import FiniteProcess, PopulationFlow, finite_process, normal_process, solve
 
 solve_bernoulli = partial(solve, Bernoulli())
 coarse = partial(solve, num_flow_steps=25, num_points=101)

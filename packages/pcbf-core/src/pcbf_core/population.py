@@ -37,10 +37,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from pcbf_core.mrp import Bernoulli, MarkovRewardProcess, MonteCarloChain, ReturnLaw, SolitaireDice
+from pcbf_core.mrp import Bernoulli, MarkovRewardProcess, MonteCarloChain, NormalLaw, ReturnLaw, SolitaireDice
 from pcbf_core.types import Values
 
-__all__ = ["FiniteProcess", "NormalLaw", "PopulationFlow", "finite_process", "normal_process", "solve"]
+__all__ = ["FiniteProcess", "PopulationFlow", "finite_process", "normal_process", "solve"]
 
 Path = Literal["linear", "flow"]
 
@@ -135,35 +135,6 @@ def _from_lists(
         laws=tuple(process.return_law(state) for state in process.live_states),
         states=process.live_states,
     )
-
-
-@dataclass(frozen=True)
-class NormalLaw:
-    """N(mean, std²)."""
-
-    mean: float
-    std: float
-    truncation_error: float = 0.0
-
-    def cdf(self, values: ArrayLike) -> Values:
-        return ndtr((np.asarray(values, float) - self.mean) / self.std)
-
-    def quantile(self, levels: ArrayLike) -> Values:
-        return self.mean + self.std * ndtri(np.asarray(levels, float))
-
-    def wasserstein1(self, samples: ArrayLike) -> float:
-        """∑_i ∫ |x_(i) - Q(u)| du over the i-th of n equal level intervals, each in closed form."""
-        ordered = np.sort(np.asarray(samples, float).ravel())
-        edges = np.linspace(0, 1, len(ordered) + 1)
-        low, high = edges[:-1], edges[1:]
-        split = np.clip(self.cdf(ordered), low, high)
-
-        def primitive(levels: Values) -> Values:  # of the quantile function
-            return self.mean * levels - self.std * _density(ndtri(levels))
-
-        below = ordered * (split - low) - (primitive(split) - primitive(low))
-        above = primitive(high) - primitive(split) - ordered * (high - split)
-        return float((below + above).sum())
 
 
 def normal_process(

@@ -63,8 +63,8 @@ def is_gone(said: Mapping[str, Any]) -> bool:
         os.kill(said["pid"], 0)
     except ProcessLookupError:
         return True
-    except PermissionError:
-        return False
+    except PermissionError:  # somebody else's, and alive
+        pass
     return False
 
 

@@ -27,11 +27,8 @@ CAPTION = (
     "in the paper."
 )
 INPUTS = (TOY_W1,)
-SHIFTS = {
-    "pcbf-independent": 0.012,
-    "value_flows": -0.012,
-    "pcbf_flow": 0.006,
-}  # to keep points at equal coefficients apart
+# to keep points at equal coefficients apart
+SHIFTS = {"pcbf-independent": 0.012, "value_flows": -0.012, "pcbf_flow": 0.006}
 STAR: dict[str, Any] = {
     "color": theme.METHODS["pcbf"].colour,
     "markeredgecolor": "black",

@@ -3,7 +3,7 @@
 from pcbf_core.mrp.base import MarkovRewardProcess
 from pcbf_core.mrp.bernoulli import Bernoulli
 from pcbf_core.mrp.chain import MonteCarloChain
-from pcbf_core.mrp.laws import DiscreteLaw, ReturnLaw, UniformLaw
+from pcbf_core.mrp.laws import DiscreteLaw, NormalLaw, ReturnLaw, UniformLaw
 from pcbf_core.mrp.solitaire import SolitaireDice
 
 _PROCESSES = (SolitaireDice(), Bernoulli(), MonteCarloChain())
@@ -15,6 +15,7 @@ __all__ = [
     "DiscreteLaw",
     "MarkovRewardProcess",
     "MonteCarloChain",
+    "NormalLaw",
     "ReturnLaw",
     "SolitaireDice",
     "UniformLaw",
