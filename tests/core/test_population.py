@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pcbf_core.mrp import MRPS, Bernoulli, MonteCarloChain, NormalLaw, SolitaireDice
+from pcbf_core.mrp import MRPS, Bernoulli, MonteCarloChain, NormalLaw, NormalRewards, SolitaireDice
 from pcbf_core.population import FiniteProcess, PopulationFlow, finite_process, normal_process, solve
 
 solve_bernoulli = partial(solve, Bernoulli())
 coarse = partial(solve, num_flow_steps=25, num_points=101)
-NORMAL = normal_process(num_rewards=12)
+NORMAL = normal_process(NormalRewards(), num_rewards=12)
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ def test_lists_of_transitions_have_the_exact_means_and_variances(name: str) -> N
 
 
 def test_normal_process_has_the_law_of_its_rewards() -> None:
-    (law,) = normal_process().laws
+    (law,) = finite_process(NormalRewards()).laws
     assert (law.mean, law.std) == (pytest.approx(5.0), pytest.approx(5 / 3))
     samples = law.mean + law.std * stats.norm.ppf((np.arange(2000) + 0.5) / 2000)
     assert law.wasserstein1(samples) < 2e-3

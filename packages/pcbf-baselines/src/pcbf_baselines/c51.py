@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, final
 
@@ -14,21 +15,72 @@ from pcbf_baselines.values import EnsembleConfig, q_role
 from pcbf_core.agent import require_return_range
 from pcbf_core.candidates import CandidateAgent, CandidateConfig
 from pcbf_core.config import Range
-from pcbf_core.learner import LearnerState
+from pcbf_core.learner import LearnerState, ReturnCritic
 from pcbf_core.roles import Role
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
 
-@final
 @dataclass(frozen=True)
-class C51Config(EnsembleConfig, CandidateConfig):
-    """Settings of C51; `value_aggregation` says how members agree on a candidate's score.
+class CategoricalCriticConfig(EnsembleConfig):
+    """Settings of the categorical critic.
 
     Attributes:
       num_atoms: points of the even grid over `TaskSpec.return_range`.
     """
 
     num_atoms: Annotated[int, Range(at_least=2)] = 51
+
+
+@final
+@dataclass(frozen=True)
+class CategoricalCritic(ReturnCritic):
+    """A return law with masses on the points of an even grid (C51's critic)."""
+
+    config: CategoricalCriticConfig
+    spec: TaskSpec
+
+    def __post_init__(self) -> None:
+        require_return_range(self.spec, "C51")
+
+    @property
+    def role(self) -> Role:
+        return q_role(self.spec, self.config, self.config.num_atoms)
+
+    @property
+    def support(self) -> Array:
+        """The grid of returns, (atoms,)."""
+        return jnp.linspace(*require_return_range(self.spec, "C51"), self.config.num_atoms)
+
+    def init_params(self, key: Array) -> PyTree:
+        return self.role.init(key, self.spec)
+
+    def logits(self, params: PyTree, observation: Array, action: Array) -> Array:
+        """Logits of every member, (members, *batch, atoms)."""
+        return self.role.at(params, observation)(action)
+
+    def loss(
+        self, params: PyTree, target_params: PyTree, batch: Transition, key: Array, coefficients: Mapping[str, Array]
+    ) -> tuple[Array, Metrics]:
+        """Cross-entropy to the projected law of R + γ̃ Z⁻(s', a'), members averaged; no draws, no coefficients."""
+        next_logits = self.logits(target_params, batch.next_observation, batch.successor_action)
+        next_probability = jax.nn.softmax(next_logits).mean(axis=0)
+        continuation = self.config.discount * (1 - batch.terminal)
+        value = batch.reward[:, None] + continuation[:, None] * self.support
+        target = categorical_projection(self.support, value, next_probability)
+        loss = jnp.mean(cross_entropy(self.logits(params, batch.observation, batch.action), target))
+        return loss, {"critic_loss": loss}
+
+    def quantiles(self, state: LearnerState, observation: Array, action: Array, levels: Array) -> Array:
+        """Return quantiles at `levels`, (*batch, levels), of the members' mean law: points of the grid."""
+        probability = jax.nn.softmax(self.logits(state.params["critic"], observation, action)).mean(axis=0)
+        below = jnp.cumsum(probability, axis=-1)[..., None, :] < jnp.asarray(levels)[..., None]
+        return self.support[jnp.minimum(below.sum(axis=-1), self.config.num_atoms - 1)]
+
+
+@final
+@dataclass(frozen=True)
+class C51Config(CategoricalCriticConfig, CandidateConfig):
+    """Settings of C51; `value_aggregation` says how members agree on a candidate's score."""
 
 
 @final
@@ -43,50 +95,33 @@ class C51(CandidateAgent):
         require_return_range(self.spec, "C51")
 
     @property
-    def critic(self) -> Role:
-        return q_role(self.spec, self.config, self.config.num_atoms)
-
-    @property
-    def support(self) -> Array:
-        """The grid of returns, (atoms,)."""
-        return jnp.linspace(*require_return_range(self.spec, "C51"), self.config.num_atoms)
+    def critic(self) -> CategoricalCritic:
+        return CategoricalCritic(self.config, self.spec)
 
     def init_critic(self, key: Array) -> PyTree:
-        return self.critic.init(key, self.spec)
-
-    def logits(self, params: PyTree, observation: Array, action: Array) -> Array:
-        """Logits of every member, (members, *batch, atoms)."""
-        return self.critic.at(params, observation)(action)
+        return self.critic.init_params(key)
 
     def choose_next_action(self, state: LearnerState, batch: Transition, key: Array) -> Array:
         """The candidate of highest mean."""
         return self.best_action(state, batch.next_observation, key, for_target=True)
 
     def critic_loss(self, params: PyTree, state: LearnerState, batch: Transition, key: Array) -> tuple[Array, Metrics]:
-        """Cross-entropy to the projected law of R + γ̃ Z⁻(s', a'), members averaged; `key` is not used."""
-        next_logits = self.logits(state.target_params["critic"], batch.next_observation, batch.successor_action)
-        next_probability = jax.nn.softmax(next_logits).mean(axis=0)
-        continuation = self.config.discount * (1 - batch.terminal)
-        value = batch.reward[:, None] + continuation[:, None] * self.support
-        target = categorical_projection(self.support, value, next_probability)
-        loss = jnp.mean(cross_entropy(self.logits(params, batch.observation, batch.action), target))
-        return loss, {"critic_loss": loss}
+        """Cross-entropy with the batch's a'."""
+        return self.critic.loss(params, state.target_params["critic"], batch, key, state.coefficients)
 
     def score(self, state: LearnerState, observation: Array, action: Array, key: Array, *, for_target: bool) -> Array:
         """Mean or tail mean of each candidate's law, (*batch, candidates); exact, `key` is not used."""
-        probability = jax.nn.softmax(self.logits(state.params["critic"], observation, action))
+        probability = jax.nn.softmax(self.critic.logits(state.params["critic"], observation, action))
         config = self.config
         if config.score == "cvar" and not for_target:
             weight = tail_masses(probability, config.risk_level, upper=config.risk_seeking) / config.risk_level
         else:
             weight = probability
-        return config.aggregate(weight @ self.support)
+        return config.aggregate(weight @ self.critic.support)
 
     def quantiles(self, state: LearnerState, observation: Array, action: Array, levels: Array) -> Array:
-        """Return quantiles at `levels`, (*batch, levels), of the members' mean law: points of the grid."""
-        probability = jax.nn.softmax(self.logits(state.params["critic"], observation, action)).mean(axis=0)
-        below = jnp.cumsum(probability, axis=-1)[..., None, :] < jnp.asarray(levels)[..., None]
-        return self.support[jnp.minimum(below.sum(axis=-1), self.config.num_atoms - 1)]
+        """Return quantiles at `levels`, (*batch, levels)."""
+        return self.critic.quantiles(state, observation, action, levels)
 
     def sample_returns(
         self, state: LearnerState, observation: Array, action: Array, key: Array, num_samples: int

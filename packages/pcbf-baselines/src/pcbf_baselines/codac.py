@@ -65,16 +65,18 @@ class CODAC(QuantileReturns, PlainAgent):
         """Quantile regression with a' = π₁(s', n), the penalty, and the policy's loss."""
         action_key, critic_key, penalty_key, policy_key, level_key = jax.random.split(key, 5)
         next_action = self.policy.sample(state.params, batch.next_observation, action_key)
-        target_batch = batch if self.config.masked_target else batch.replace(terminal=jnp.zeros_like(batch.terminal))
-        critic_loss, level, quantile = self.critic.loss(
-            params["critic"], state.target_params["critic"], target_batch, next_action, critic_key
+        target_batch = batch.replace(next_action=next_action)
+        if not self.config.masked_target:
+            target_batch = target_batch.replace(terminal=jnp.zeros_like(batch.terminal))
+        critic_loss, level, quantile = self.critic.regression(
+            params["critic"], state.target_params["critic"], target_batch, critic_key
         )
         penalty = self.penalty(params["critic"], state, batch.observation, level, quantile.mean(axis=-1), penalty_key)
 
         level = jax.random.uniform(level_key, level.shape)
 
         def value(action: Array) -> Array:
-            quantiles = self.critic.quantiles(
+            quantiles = self.critic.quantile(
                 state.params["critic"], batch.observation, action, level, for_gradient=True
             )
             return quantiles.mean(axis=-1)
@@ -104,7 +106,7 @@ class CODAC(QuantileReturns, PlainAgent):
         own, own_density = self.policy_actions(state.params, observation, (batch_size, count), policy_key)
         action = jnp.concatenate([uniform, own], axis=1)
         log_density = jnp.concatenate([uniform_density, own_density], axis=1)
-        value = self.critic.quantiles(params, observation, action, level, for_gradient=True)[..., 0]
+        value = self.critic.quantile(params, observation, action, level, for_gradient=True)[..., 0]
         return jnp.mean(conservative_penalty(value, log_density, data_value))
 
     def policy_actions(

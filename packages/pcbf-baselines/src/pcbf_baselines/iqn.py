@@ -42,11 +42,10 @@ class IQN(QuantileReturns, CandidateAgent):
 
     def critic_loss(self, params: PyTree, state: LearnerState, batch: Transition, key: Array) -> tuple[Array, Metrics]:
         """Quantile regression with the batch's a'."""
-        loss, _, _ = self.critic.loss(params, state.target_params["critic"], batch, batch.successor_action, key)
-        return loss, {"critic_loss": loss}
+        return self.critic.loss(params, state.target_params["critic"], batch, key, state.coefficients)
 
     def score(self, state: LearnerState, observation: Array, action: Array, key: Array, *, for_target: bool) -> Array:
         """Mean quantile of each candidate, (*batch, candidates), at levels common to the candidates of a state."""
         level = jax.random.uniform(key, (*action.shape[:-2], 1, self.config.num_levels))
         level = level if for_target else self.config.tail_levels(level)
-        return jnp.mean(self.critic.quantiles(state.params["critic"], observation, action, level), axis=-1)
+        return jnp.mean(self.critic.quantile(state.params["critic"], observation, action, level), axis=-1)

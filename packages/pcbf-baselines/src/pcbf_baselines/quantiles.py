@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import jax
@@ -15,10 +15,10 @@ from pcbf_baselines.losses import quantile_regression_loss
 from pcbf_baselines.values import EnsembleConfig
 from pcbf_core.config import Count, Positive
 from pcbf_core.encoders import observation_encoder
-from pcbf_core.learner import LearnerState
+from pcbf_core.learner import LearnerState, ReturnCritic
 from pcbf_core.networks import MLP, glorot_uniform, product
 from pcbf_core.roles import Role
-from pcbf_core.types import PyTree, TaskSpec, Transition
+from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class QuantileNetwork(nn.Module):
 
 
 @dataclass(frozen=True)
-class QuantileCritic:
-    """A return law given by its quantile function."""
+class QuantileCritic(ReturnCritic):
+    """A return law given by its quantile function (IQN's critic)."""
 
     config: QuantileCriticConfig
     spec: TaskSpec
@@ -112,26 +112,37 @@ class QuantileCritic:
         network = self.role.at(params, observation, action, for_gradient=for_gradient)
         return lambda level: jnp.moveaxis(network(level[..., None]), -1, 0)
 
-    def quantiles(
+    def quantile(
         self, params: PyTree, observation: Array, action: Array, level: Array, *, for_gradient: bool = False
     ) -> Array:
         """Quantiles (*batch, n) on which the members agree, at levels (*batch, n) or (n,)."""
         return self.config.aggregate(self.members(params, observation, action, for_gradient=for_gradient)(level))
 
     def loss(
-        self, params: PyTree, target_params: PyTree, batch: Transition, next_action: Array, key: Array
+        self, params: PyTree, target_params: PyTree, batch: Transition, key: Array, coefficients: Mapping[str, Array]
+    ) -> tuple[Array, Metrics]:
+        """Quantile regression with the batch's a'; there are no coefficients."""
+        loss, _, _ = self.regression(params, target_params, batch, key)
+        return loss, {"critic_loss": loss}
+
+    def regression(
+        self, params: PyTree, target_params: PyTree, batch: Transition, key: Array
     ) -> tuple[Array, Array, Array]:
         """Quantile regression towards R + γ̃ Z⁻(s', a', τ'); also the levels and quantiles it was made with."""
         level_key, target_key = jax.random.split(key)
         shape = (batch.reward.shape[0], self.config.num_levels)
         next_level = jax.random.uniform(target_key, shape)
-        next_quantile = self.quantiles(target_params, batch.next_observation, next_action, next_level)
+        next_quantile = self.quantile(target_params, batch.next_observation, batch.successor_action, next_level)
         continuation = self.config.discount * (1 - batch.terminal)
         target = batch.reward[:, None] + continuation[:, None] * next_quantile
         level = jax.random.uniform(level_key, shape)
         prediction = self.members(params, batch.observation, batch.action, for_gradient=True)(level)
         loss = quantile_regression_loss(prediction, level, target, self.config.huber_threshold)
         return loss, level, prediction
+
+    def quantiles(self, state: LearnerState, observation: Array, action: Array, levels: Array) -> Array:
+        """Return quantiles at `levels`, (*batch, levels)."""
+        return self.quantile(state.params["critic"], observation, action, levels)
 
 
 class QuantileReturns(ABC):
@@ -143,7 +154,7 @@ class QuantileReturns(ABC):
 
     def quantiles(self, state: LearnerState, observation: Array, action: Array, levels: Array) -> Array:
         """Return quantiles at `levels`, (*batch, levels)."""
-        return self.critic.quantiles(state.params["critic"], observation, action, levels)
+        return self.critic.quantiles(state, observation, action, levels)
 
     def sample_returns(
         self, state: LearnerState, observation: Array, action: Array, key: Array, num_samples: int

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -16,11 +15,11 @@ from jaxtyping import Array, Float
 from pcbf_core.config import Count, Positive, check_range
 from pcbf_core.encoders import observation_encoder
 from pcbf_core.flow import Solver, Velocity, flow_map, flow_times, flow_trajectory, on_polygon
-from pcbf_core.learner import LearnerConfig, LearnerState, fresh_state, gradient_step, make_optimizer
+from pcbf_core.learner import LearnerConfig, LearnerState, ReturnCritic
 from pcbf_core.networks import StateEmbedding, VelocityField, ensemble_velocity
 from pcbf_core.noise import check_levels, even_levels, noise_and_times, noise_at_levels
 from pcbf_core.roles import Role
-from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
+from pcbf_core.types import PyTree, TaskSpec, Transition
 
 Levels = Array | np.ndarray | np.generic | Sequence[float] | float
 Aggregation = Literal["mean", "min"]
@@ -187,7 +186,7 @@ class ReturnFlow:
 
 
 @dataclass(frozen=True)
-class FlowCritic(ABC):
+class FlowCritic(ReturnCritic):
     """A return distribution given by a flow; subclasses say how the velocity field is trained.
 
     Read-outs take observations and actions with any leading batch axes (those of the observation may be
@@ -203,12 +202,6 @@ class FlowCritic(ABC):
     def __post_init__(self) -> None:
         if self.config.clip_returns and self.spec.return_range is None:
             raise ValueError("`clip_returns=True` needs `TaskSpec.return_range`; set it, or turn clipping off.")
-
-    @abstractmethod
-    def loss(
-        self, params: PyTree, target_params: PyTree, batch: Transition, key: Array, coefficients: Mapping[str, Array]
-    ) -> tuple[Array, Metrics]:
-        """Training loss of the velocity field and what to log."""
 
     @property
     def role(self) -> Role:
@@ -234,18 +227,6 @@ class FlowCritic(ABC):
     def init_params(self, key: Array) -> PyTree:
         """Fresh parameters of the velocity field."""
         return self.role.init(key, self.spec, jnp.zeros(self.spec.action_dim))
-
-    def init(self, key: Array) -> LearnerState:
-        return fresh_state(self.config, {"critic": self.init_params(key)}, target_roles=("critic",))
-
-    def update(self, state: LearnerState, batch: Transition, key: Array) -> tuple[LearnerState, Metrics]:
-        """One step of alg:pcbf-train: gradient, Adam, then the target network."""
-        return gradient_step(
-            lambda params: self.loss(params["critic"], state.target_params["critic"], batch, key, state.coefficients),
-            make_optimizer(self.config),
-            state,
-            polyak_rate=self.config.polyak_rate,
-        )
 
     def draw(
         self, key: Array, batch: Transition

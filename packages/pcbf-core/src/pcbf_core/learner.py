@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -14,7 +15,7 @@ from jax import Array
 
 from pcbf_core.config import Count, OneOf, Positive, PositiveShare, Share, Sizes, tidy
 from pcbf_core.networks import ACTIVATIONS
-from pcbf_core.types import Metrics, PyTree
+from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,36 @@ def gradient_step(
     online = {name: params[name] for name in state.target_params}
     target_params = optax.incremental_update(online, state.target_params, polyak_rate)
     return state.replace(params=params, target_params=target_params, opt_state=opt_state), metrics
+
+
+@dataclass(frozen=True)
+class ReturnCritic(ABC):
+    """A learned law of the return at (s, a), trained on transitions that name a'; subclasses say how."""
+
+    config: LearnerConfig
+    spec: TaskSpec
+
+    @abstractmethod
+    def init_params(self, key: Array) -> PyTree:
+        """Fresh parameters of the law."""
+
+    @abstractmethod
+    def loss(
+        self, params: PyTree, target_params: PyTree, batch: Transition, key: Array, coefficients: Mapping[str, Array]
+    ) -> tuple[Array, Metrics]:
+        """Training loss and what to log."""
+
+    def init(self, key: Array) -> LearnerState:
+        return fresh_state(self.config, {"critic": self.init_params(key)}, target_roles=("critic",))
+
+    def update(self, state: LearnerState, batch: Transition, key: Array) -> tuple[LearnerState, Metrics]:
+        """One step of alg:pcbf-train: gradient, Adam, then the target network."""
+        return gradient_step(
+            lambda params: self.loss(params["critic"], state.target_params["critic"], batch, key, state.coefficients),
+            make_optimizer(self.config),
+            state,
+            polyak_rate=self.config.polyak_rate,
+        )
 
 
 def held_then_decayed(peak: float, *, num_steps: int | None, hold_fraction: float = 0.5) -> optax.Schedule | float:

@@ -37,7 +37,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from pcbf_core.mrp import Bernoulli, MarkovRewardProcess, MonteCarloChain, NormalLaw, ReturnLaw, SolitaireDice
+from pcbf_core.mrp import (
+    Bernoulli,
+    Crossroads,
+    MarkovRewardProcess,
+    MonteCarloChain,
+    NormalRewards,
+    ReturnLaw,
+    SolitaireDice,
+)
 from pcbf_core.types import Values
 
 __all__ = ["FiniteProcess", "PopulationFlow", "finite_process", "normal_process", "solve"]
@@ -137,25 +145,38 @@ def _from_lists(
     )
 
 
-def normal_process(
-    *, reward_mean: float = 1.0, reward_std: float = 1.0, discount: float = 0.8, num_rewards: int = 24
-) -> FiniteProcess:
-    """One state, R ~ N(μ, σ²) for ever, G ~ N(μ/(1-γ), σ²/(1-γ²)); rewards are nodes of Gauss-Hermite quadrature.
+_NUM_REWARDS = 24
+
+
+@finite_process.register
+def normal_process(process: NormalRewards, num_rewards: int = _NUM_REWARDS) -> FiniteProcess:
+    """The normal rewards as nodes of Gauss-Hermite quadrature.
 
     Every point of the path is spread by its noise as well, by no less than min(1, γ std(G)), so the sum over rewards
     converges exponentially in their number.
     """
-    nodes, weights = np.polynomial.hermite_e.hermegauss(num_rewards)
-    shape = (1, num_rewards)
-    return FiniteProcess(
-        probability=(weights / weights.sum()).reshape(shape),
-        reward=(reward_mean + reward_std * nodes).reshape(shape),
-        successor=np.zeros(shape, int),
-        terminal=np.zeros(shape, bool),
-        discount=discount,
-        laws=(NormalLaw(reward_mean / (1 - discount), reward_std / np.sqrt(1 - discount**2)),),
-        states=(0,),
-    )
+    spread = _normal_nodes(process.reward_mean, process.reward_std, num_rewards)
+    return _from_lists(process, [[(weight, reward, 0, False) for weight, reward in spread]])
+
+
+@finite_process.register
+def _(process: Crossroads) -> FiniteProcess:
+    rows = []
+    for state in process.live_states:
+        row = []
+        for probability, mean, successor in process.ways(state):
+            ends = successor in process.absorbing_states
+            spread = _normal_nodes(mean, process.reward_std, _NUM_REWARDS)
+            row += [(probability * weight, reward, 0 if ends else successor, ends) for weight, reward in spread]
+        rows.append(row)
+    width = max(map(len, rows))
+    return _from_lists(process, [row + [(0.0, 0.0, 0, True)] * (width - len(row)) for row in rows])
+
+
+def _normal_nodes(mean: float, std: float, count: int) -> list[tuple[float, float]]:
+    """Weights and nodes of the Gauss-Hermite rule for N(mean, std²)."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
+    return list(zip(weights / weights.sum(), mean + std * nodes, strict=True))
 
 
 # ------------------------------------------------------------------------------------ the flow of every state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -14,12 +14,15 @@ import numpy as np
 from flax import struct
 from jax import Array
 
+from pcbf_baselines.c51 import CategoricalCritic, CategoricalCriticConfig
+from pcbf_baselines.flow_iqn import SortedFlowCritic, SortedFlowCriticConfig
+from pcbf_baselines.quantiles import QuantileCritic, QuantileCriticConfig
 from pcbf_baselines.value_flows import ValueFlowsCritic, ValueFlowsCriticConfig
 from pcbf_core.config import Count, OneOf, Positive, PositiveShare, Range, Share, Sizes, check_choice, tidy
 from pcbf_core.critic import PCBFCritic, PCBFCriticConfig
 from pcbf_core.flow import Solver, flow_times
 from pcbf_core.flow_critic import FlowCritic
-from pcbf_core.learner import LearnerState
+from pcbf_core.learner import LearnerState, ReturnCritic
 from pcbf_core.mrp import MRPS, MarkovRewardProcess
 from pcbf_core.networks import ACTIVATIONS
 from pcbf_core.noise import even_levels, noise_at_levels
@@ -28,6 +31,8 @@ from pcbf_core.training import init_many, train_chunk
 from pcbf_core.types import Transition
 from pcbf_records.toy import RESIDUAL_STEPS, TOY_METHODS
 
+FIRST_TUNING_SEED = 1000
+GROUP_SIZE = 8  # of FlowIQN
 NUM_LEVELS = 256  # quantiles kept per law
 NUM_BLOCKS = 100  # points kept of a loss history
 NUM_PARTICLES = 24  # flow lines kept for pictures
@@ -39,8 +44,10 @@ class ToySettings:
     """One method on one process: the grid, the training and the evaluation.
 
     Attributes:
-      coefficients: values of λ (PCBF) or of the DCFM weight (Value Flows).
+      coefficients: the settings tried: values of λ (PCBF), of the DCFM weight (Value Flows), and of the learning rate for
+        methods without such a weight (IQN, C51, FlowIQN).
       num_seeds: learners per coefficient, seeded 0, 1, …; a seed sees the same batches at every coefficient.
+      num_tuning_seeds: further learners, seeded 1000, 1001, …, on which a coefficient is chosen; never reported.
       num_steps, batch_size: gradient steps, and transitions per step.
       num_flow_times: flow times per transition that share one successor flow.
       num_eval_steps, num_eval_samples: solver steps and evenly spread noises of the evaluation.
@@ -51,6 +58,7 @@ class ToySettings:
 
     coefficients: tuple[Share, ...] = (0.0, 0.5)
     num_seeds: Count = 1
+    num_tuning_seeds: Count = 1
     num_steps: Count = 10_000
     batch_size: Count = 128
     num_flow_times: Count = 4
@@ -72,80 +80,140 @@ class ToySettings:
 
 
 class ProcessSource(struct.PyTreeNode):
-    """Batches of a process, a share of them from its absorbing states."""
+    """Batches of a process, a share of them from its absorbing states, in groups of equal states if asked."""
 
     process: MarkovRewardProcess = struct.field(pytree_node=False)
     absorbing_fraction: float = struct.field(pytree_node=False)
+    group_size: int = struct.field(pytree_node=False, default=1)
 
     def sample(self, key: Array, batch_size: int) -> Transition:
-        return self.process.sample(key, batch_size, self.absorbing_fraction)
+        return self.process.sample(key, batch_size, self.absorbing_fraction, self.group_size)
 
 
-def make_critic(process: MarkovRewardProcess, method: str, settings: ToySettings) -> tuple[FlowCritic, str]:
-    """The critic of a method, and which of its coefficients the grid varies."""
+@dataclass(frozen=True)
+class Entry:
+    """How a method takes part: its critic, and which setting its grid varies.
+
+    Attributes:
+      make: the critic with these settings.
+      coefficient: name of the setting; one of the config's `coefficients` trains side by side, another in turn.
+      group_size: rows of a batch that start in one state.
+    """
+
+    make: Callable[..., ReturnCritic]
+    coefficient: str
+    group_size: int = 1
+
+
+ENTRIES = {
+    "pcbf": Entry(lambda spec, **kw: PCBFCritic(PCBFCriticConfig(**kw, path="linear"), spec), "control_weight"),
+    "pcbf-independent": Entry(
+        lambda spec, **kw: PCBFCritic(PCBFCriticConfig(**kw, path="linear", shared_noise=False), spec), "control_weight"
+    ),
+    "value_flows": Entry(lambda spec, **kw: ValueFlowsCritic(ValueFlowsCriticConfig(**kw), spec), "dcfm_weight"),
+    "pcbf_flow": Entry(lambda spec, **kw: PCBFCritic(PCBFCriticConfig(**kw, path="flow"), spec), "control_weight"),
+    "flow_iqn": Entry(
+        lambda spec, **kw: SortedFlowCritic(SortedFlowCriticConfig(**kw, group_size=GROUP_SIZE), spec),
+        "learning_rate",
+        GROUP_SIZE,
+    ),
+    "iqn": Entry(
+        lambda spec, **kw: QuantileCritic(
+            QuantileCriticConfig(**plain(kw), quantile_features=kw["hidden_sizes"][0], huber_threshold=0.1), spec
+        ),
+        "learning_rate",
+    ),
+    "c51": Entry(lambda spec, **kw: CategoricalCritic(CategoricalCriticConfig(**plain(kw)), spec), "learning_rate"),
+}
+FLOW_SETTINGS = ("num_flow_steps", "solver", "time_power", "num_flow_times", "stratified")
+
+
+def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a critic without a flow."""
+    return {name: value for name, value in settings.items() if name not in FLOW_SETTINGS}
+
+
+def make_critics(process: MarkovRewardProcess, method: str, settings: ToySettings) -> list[ReturnCritic]:
+    """The critics of a method: one whose coefficient varies by learner, or one for every value of the setting."""
     check_choice("method", method, TOY_METHODS)
+    entry = ENTRIES[method]
     shared: dict[str, Any] = dict(
         discount=process.discount,
         hidden_sizes=settings.hidden_sizes,
         activation=settings.activation,
         layer_norm=False,
         num_critics=1,
-        num_flow_steps=settings.num_flow_steps,
-        solver=settings.solver,
-        time_power=settings.time_power,
-        num_flow_times=settings.num_flow_times,
-        stratified=settings.stratified,
         learning_rate=settings.learning_rate,
         polyak_rate=settings.polyak_rate,
         decay_steps=settings.num_steps,
         hold_fraction=settings.hold_fraction,
+        **{name: getattr(settings, name) for name in FLOW_SETTINGS},
     )
-    if method == "value_flows":
-        return ValueFlowsCritic(ValueFlowsCriticConfig(**shared), process.spec), "dcfm_weight"
-    path = "flow" if method == "pcbf_flow" else "linear"
-    config = PCBFCriticConfig(**shared, path=path, shared_noise=method != "pcbf-independent")
-    return PCBFCritic(config, process.spec), "control_weight"
+    spec = dataclasses.replace(process.spec, return_range=process.return_range)
+    critic = entry.make(spec, **shared)
+    if entry.coefficient in critic.config.coefficients:
+        return [critic]
+    return [entry.make(spec, **shared | {entry.coefficient: value}) for value in settings.coefficients]
 
 
 def train(
-    critic: FlowCritic,
-    coefficient_name: str,
     process: MarkovRewardProcess,
+    method: str,
     settings: ToySettings,
     report: Callable[[int], None] = lambda step: None,
-) -> tuple[LearnerState, np.ndarray]:
-    """Final states and losses (coefficients, seeds, steps) of all learners of the grid."""
-    shape = (len(settings.coefficients), settings.num_seeds)
-    keys = jnp.tile(jax.vmap(jax.random.key)(jnp.arange(settings.num_seeds)), shape[0])
-    states = init_many(critic, keys)
-    values = jnp.repeat(jnp.array(settings.coefficients, jnp.float32), settings.num_seeds)
-    states = states.replace(coefficients={**states.coefficients, coefficient_name: values})
-    source = ProcessSource(process, settings.absorbing_fraction)
-    losses = []
+) -> tuple[ReturnCritic, LearnerState, np.ndarray]:
+    """A critic that reads all learners of the grid, their states (learners, …) and losses (coefficients, seeds, steps).
+
+    `report` hears how many steps all learners together have made.
+    """
+    entry, critics, seeds = ENTRIES[method], make_critics(process, method, settings), all_seeds(settings)
+    source = ProcessSource(process, settings.absorbing_fraction, entry.group_size)
+    side_by_side = len(settings.coefficients) // len(critics)
+    keys = jnp.tile(jax.vmap(jax.random.key)(jnp.array(seeds)), side_by_side)
     chunk = max(settings.num_steps // 50, 1)
-    for start in range(0, settings.num_steps, chunk):
-        num_steps = min(chunk, settings.num_steps - start)
-        states, metrics = train_chunk(
-            critic, states, source, keys, start, num_steps=num_steps, batch_size=settings.batch_size
-        )
-        losses.append(np.asarray(metrics["critic_loss"]))
-        report(start + num_steps)
-    return states, np.concatenate(losses, axis=1).reshape(*shape, settings.num_steps)
+    trained, losses = [], []
+    for done, critic in enumerate(critics):
+        states = init_many(critic, keys)
+        if entry.coefficient in states.coefficients:
+            values = jnp.repeat(jnp.array(settings.coefficients, jnp.float32), len(seeds))
+            states = states.replace(coefficients={**states.coefficients, entry.coefficient: values})
+        for start in range(0, settings.num_steps, chunk):
+            num_steps = min(chunk, settings.num_steps - start)
+            states, metrics = train_chunk(
+                critic, states, source, keys, start, num_steps=num_steps, batch_size=settings.batch_size
+            )
+            losses.append(np.asarray(metrics["critic_loss"]))
+            report(len(keys) * (done * settings.num_steps + start + num_steps))
+        trained.append(states)
+    shape = (len(settings.coefficients), len(seeds), settings.num_steps)
+    joined = np.concatenate([np.concatenate(part, axis=1) for part in _parts(losses, len(critics))])
+    return critics[0], jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trained), joined.reshape(shape)
+
+
+def _parts(items: list[np.ndarray], count: int) -> list[list[np.ndarray]]:
+    size = len(items) // count
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def all_seeds(settings: ToySettings) -> list[int]:
+    """The reported seeds, then those of tuning."""
+    return [*range(settings.num_seeds), *range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + settings.num_tuning_seeds)]
 
 
 def evaluate(
-    critic: FlowCritic, states: LearnerState, process: MarkovRewardProcess, settings: ToySettings
+    critic: ReturnCritic, states: LearnerState, process: MarkovRewardProcess, settings: ToySettings
 ) -> tuple[np.ndarray, np.ndarray]:
     """Quantiles (learners, states, levels) and W1 to the exact law (learners, states)."""
     live = jnp.array(process.live_states)
+    steps = {"num_flow_steps": settings.num_eval_steps} if isinstance(critic, FlowCritic) else {}
 
     @jax.jit
     @jax.vmap
     def quantiles(state: LearnerState) -> tuple[Array, Array]:
         levels = (even_levels(settings.num_eval_samples), even_levels(NUM_LEVELS))
         nothing = jnp.zeros((len(live), 0))
-        fine, coarse = (critic.quantiles(state, live, nothing, u, settings.num_eval_steps) for u in levels)
-        return fine, coarse
+        fine, coarse = (critic.quantiles(state, live, nothing, u, **steps) for u in levels)
+        return fine, jnp.sort(coarse, axis=-1)
 
     fine, coarse = (np.asarray(x) for x in quantiles(states))
     laws = [process.return_law(state) for state in process.live_states]
@@ -160,7 +228,7 @@ def flow_picture(
     live = jnp.array(process.live_states)
     nothing = jnp.zeros((len(live), 0))
     laws = [process.return_law(s) for s in process.live_states]
-    low = np.array([law.quantile(0.0) - 5.0 for law in laws])
+    low = np.array([law.quantile(0.001) - 5.0 for law in laws])
     high = np.array([law.quantile(0.999) + 5.0 for law in laws])
     values = np.linspace(low, high, 400, axis=1)
     arrow_times = np.linspace(0, 0.95, 12)
@@ -238,30 +306,31 @@ def make_record(
     """The arrays that one job records, by name."""
     check_choice("process", name, MRPS)
     process = MRPS[name]
-    critic, coefficient_name = make_critic(process, method, settings)
-    states, losses = train(critic, coefficient_name, process, settings, report)
+    critic, states, losses = train(process, method, settings, report)
     if not np.isfinite(losses[..., -1]).all():
         raise FloatingPointError(f"{method} on {name} diverged: the last loss is NaN or infinite.")
-    shape = (len(settings.coefficients), settings.num_seeds)
-    quantiles, w1 = evaluate(critic, states, process, settings)
-    w1 = w1.reshape(*shape, -1)
+    seeds, count = all_seeds(settings), settings.num_seeds
+    quantiles, w1 = (x.reshape(*losses.shape[:2], *x.shape[1:]) for x in evaluate(critic, states, process, settings))
+    losses, quantiles, w1, tuning_w1 = losses[:, :count], quantiles[:, :count], w1[:, :count], w1[:, count:]
     num_blocks = min(NUM_BLOCKS, settings.num_steps)
     blocks = [part.mean(axis=-1) for part in np.array_split(losses, num_blocks, axis=-1)]
     record = {
         "coefficients": np.array(settings.coefficients, np.float64),
-        "seeds": np.arange(settings.num_seeds),
+        "seeds": np.array(seeds[:count]),
+        "tuning_seeds": np.array(seeds[count:]),
         "states": np.array(process.live_states),
         "levels": np.asarray(even_levels(NUM_LEVELS), np.float64),
-        "quantiles": quantiles.reshape(*shape, *quantiles.shape[1:]),
+        "quantiles": quantiles,
         "w1": w1,
+        "tuning_w1": tuning_w1,
         "loss_history": np.stack(blocks, axis=-1),
         "loss_std": losses[..., -max(settings.num_steps // 10, 1) :].std(axis=-1, dtype=np.float64),
     }
-    if method in ("pcbf", "pcbf-independent"):  # of which figures of the paper show a flow or a residual
+    if isinstance(critic, FlowCritic) and method in ("pcbf", "pcbf-independent"):  # of which figures of the paper show a flow or a residual
         reported = [process.live_states.index(s) for s in process.evaluation_states]
-        best = int(w1[..., reported].mean(axis=(1, 2)).argmin())
-        first = best * settings.num_seeds
-        chosen = jax.tree.map(lambda x: x[first : first + settings.num_seeds], states)
+        best = int(tuning_w1[..., reported].mean(axis=(1, 2)).argmin())
+        first = best * len(seeds)
+        chosen = jax.tree.map(lambda x: x[first : first + count], states)
         record["flow_coefficient"] = record["coefficients"][best]
         if method == "pcbf":
             one = jax.tree.map(lambda x: x[0], chosen)

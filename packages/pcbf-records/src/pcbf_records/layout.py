@@ -15,6 +15,7 @@ from pathlib import Path
 
 TOY_W1 = "toy/w1.csv"
 TOY_LOSS_STD = "toy/loss_std.csv"
+TOY_TUNING_W1 = "toy/tuning_w1.csv"
 THEORY_CHECKS = "theory/checks.csv"
 
 

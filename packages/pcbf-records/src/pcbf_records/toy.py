@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from pcbf_records.canonical import canonical_json
 from pcbf_records.errors import RecordError
 from pcbf_records.files import atomic_write, open_npz, write_csv
-from pcbf_records.layout import TOY_LOSS_STD, TOY_W1, toy_files, toy_run
+from pcbf_records.layout import TOY_LOSS_STD, TOY_TUNING_W1, TOY_W1, toy_files, toy_run
 
-PROCESSES = ("solitaire", "bernoulli", "chain")
+PAPER_PROCESSES = ("solitaire", "bernoulli", "chain")
+PROCESSES = (*PAPER_PROCESSES, "normal", "crossroads")
 RESIDUAL_STEPS = (4, 8, 16, 32)  # solver budgets N at which r_corr is recorded
-TOY_METHODS = ("pcbf", "pcbf-independent", "value_flows", "pcbf_flow")
+TOY_METHODS = ("pcbf", "pcbf-independent", "value_flows", "pcbf_flow", "flow_iqn", "iqn", "c51")
 W1_COLUMNS = ("env", "state", "method", "coefficient", "seed", "w1")
 LOSS_STD_COLUMNS = ("env", "method", "coefficient", "seed", "loss_std")
 
@@ -31,6 +32,8 @@ SHAPES = {
     "levels": "L",
     "quantiles": "CSNL",
     "w1": "CSN",
+    "tuning_seeds": "U",
+    "tuning_w1": "CUN",
     "loss_history": "CSH",
     "loss_std": "CS",
 }
@@ -91,6 +94,8 @@ class ToyRecord:
     levels: Floats  # (L,)
     quantiles: Floats  # (C, S, N, L)
     w1: Floats  # (C, S, N)
+    tuning_seeds: NDArray[np.integer]  # (U,)
+    tuning_w1: Floats  # (C, U, N), of seeds that only choose a coefficient
     loss_history: Floats  # (C, S, H)
     loss_std: Floats  # (C, S)
     metadata: Mapping[str, Any]
@@ -199,8 +204,9 @@ def _remake(path: Path) -> str:
 
 
 def collect_toys(results: Path) -> None:
-    """Write `toy/w1.csv` and `toy/loss_std.csv` from the toy records of a results folder."""
+    """Write the W1 of reported and of tuning seeds, and `toy/loss_std.csv`, from the toy records of a results folder."""
     w1_rows: list[tuple[Any, ...]] = []
+    tuning_rows: list[tuple[Any, ...]] = []
     loss_rows: list[tuple[Any, ...]] = []
     records = [load_toy_record(path) for path in toy_files(results)]
     if not records:
@@ -209,7 +215,13 @@ def collect_toys(results: Path) -> None:
         for i, coefficient in enumerate(record.coefficients):
             for j, seed in enumerate(record.seeds):
                 loss_rows.append((record.process, record.method, coefficient, seed, record.loss_std[i, j]))
-                for k, state in enumerate(record.states):
-                    w1_rows.append((record.process, state, record.method, coefficient, seed, record.w1[i, j, k]))
+        for rows, seeds, w1 in (
+            (w1_rows, record.seeds, record.w1),
+            (tuning_rows, record.tuning_seeds, record.tuning_w1),
+        ):
+            for (i, j, k), distance in np.ndenumerate(w1):
+                place = (record.process, record.states[k], record.method)
+                rows.append((*place, record.coefficients[i], seeds[j], distance))
     write_csv(results / TOY_W1, W1_COLUMNS, w1_rows)
+    write_csv(results / TOY_TUNING_W1, W1_COLUMNS, tuning_rows)
     write_csv(results / TOY_LOSS_STD, LOSS_STD_COLUMNS, loss_rows)

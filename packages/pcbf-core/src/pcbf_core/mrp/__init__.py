@@ -3,19 +3,24 @@
 from pcbf_core.mrp.base import MarkovRewardProcess
 from pcbf_core.mrp.bernoulli import Bernoulli
 from pcbf_core.mrp.chain import MonteCarloChain
-from pcbf_core.mrp.laws import DiscreteLaw, NormalLaw, ReturnLaw, UniformLaw
+from pcbf_core.mrp.crossroads import Crossroads
+from pcbf_core.mrp.laws import DiscreteLaw, NormalLaw, NormalMixtureLaw, ReturnLaw, UniformLaw
+from pcbf_core.mrp.normal import NormalRewards
 from pcbf_core.mrp.solitaire import SolitaireDice
 
-_PROCESSES = (SolitaireDice(), Bernoulli(), MonteCarloChain())
+_PROCESSES = (SolitaireDice(), Bernoulli(), MonteCarloChain(), NormalRewards(), Crossroads())
 MRPS: dict[str, MarkovRewardProcess] = {process.name: process for process in _PROCESSES}
 
 __all__ = [
     "MRPS",
     "Bernoulli",
+    "Crossroads",
     "DiscreteLaw",
     "MarkovRewardProcess",
     "MonteCarloChain",
     "NormalLaw",
+    "NormalMixtureLaw",
+    "NormalRewards",
     "ReturnLaw",
     "SolitaireDice",
     "UniformLaw",

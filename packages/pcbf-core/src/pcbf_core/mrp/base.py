@@ -43,18 +43,30 @@ class MarkovRewardProcess(ABC):
     def spec(self) -> TaskSpec:
         return TaskSpec(observation_shape=(), action_dim=0, num_states=self.num_states)
 
-    def sample(self, key: Array, batch_size: int, absorbing_fraction: float = 0.0) -> Transition:
+    @property
+    def return_range(self) -> tuple[float, float]:
+        """Bounds of the return from every live state; of an unbounded law all but 10⁻⁴ of either tail."""
+        laws = [self.return_law(state) for state in self.live_states]
+        return min(float(law.quantile(1e-4)) for law in laws), max(float(law.quantile(1 - 1e-4)) for law in laws)
+
+    def sample(
+        self, key: Array, batch_size: int, absorbing_fraction: float = 0.0, group_size: int = 1
+    ) -> Transition:
         """Independent transitions from states drawn uniformly among the live ones.
 
         A share `absorbing_fraction` of them starts in an absorbing state instead (reward 0, terminal):
-        only a method that looks at the velocity field of terminal states needs these.
+        only a method that looks at the velocity field of terminal states needs these. With `group_size` so many
+        rows in turn start in one state.
         """
+        if batch_size % group_size:
+            raise ValueError(f"`batch_size={batch_size}` is not a multiple of `group_size={group_size}`.")
+        num_groups = batch_size // group_size
         state_key, absorb_key, which_key, step_key = jax.random.split(key, 4)
-        state = _pick(state_key, self.live_states, batch_size)
+        state = jnp.repeat(_pick(state_key, self.live_states, num_groups), group_size)
         reward, next_state, terminal = self.step(step_key, state)
         if absorbing_fraction and self.absorbing_states:
-            absorbed = jax.random.bernoulli(absorb_key, absorbing_fraction, (batch_size,))
-            rest = _pick(which_key, self.absorbing_states, batch_size)
+            absorbed = jnp.repeat(jax.random.bernoulli(absorb_key, absorbing_fraction, (num_groups,)), group_size)
+            rest = jnp.repeat(_pick(which_key, self.absorbing_states, num_groups), group_size)
             state, next_state = (jnp.where(absorbed, rest, x) for x in (state, next_state))
             reward, terminal = jnp.where(absorbed, 0.0, reward), jnp.where(absorbed, 1.0, terminal)
         nothing = jnp.zeros((batch_size, 0))

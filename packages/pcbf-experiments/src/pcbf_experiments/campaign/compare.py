@@ -81,6 +81,7 @@ def compare(ours: Path, published: Path) -> Comparison:
     names = [name for name in names if name not in one_sided]
     cells = {
         layout.TOY_W1: seed_cells(ours, published, layout.TOY_W1, "w1"),
+        layout.TOY_TUNING_W1: seed_cells(ours, published, layout.TOY_TUNING_W1, "w1"),
         layout.TOY_LOSS_STD: seed_cells(ours, published, layout.TOY_LOSS_STD, "loss_std"),
         **run_cells(ours, published),
     }

@@ -26,7 +26,7 @@ Manifest = dict[str, Any]
 def fixed_names() -> list[str]:
     """Paths, inside a results folder, of the records that every scale has: toys and theory."""
     runs = [layout.toy_run(process, method) for process in PROCESSES for method in TOY_METHODS]
-    return [*runs, layout.TOY_W1, layout.TOY_LOSS_STD, layout.THEORY_CHECKS]
+    return [*runs, layout.TOY_W1, layout.TOY_TUNING_W1, layout.TOY_LOSS_STD, layout.THEORY_CHECKS]
 
 
 def record_names(settings: Settings, sheets: Sheets) -> list[str]:

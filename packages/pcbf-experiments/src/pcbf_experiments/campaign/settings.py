@@ -24,7 +24,7 @@ SCHEMA = Path("config/schemas/scale.schema.yaml")
 OVERRIDE_SOURCE = "--config"
 SELECTORS = ("tasks", "domains", "methods")  # words of `--config` that choose among the runs of a scale
 OTHER_WORDS = ("scale", *SELECTORS, "jobs_per_gpu")  # words of `--config` that are no section of a scale
-GRIDS = ("control_weights", "independent_control_weights", "dcfm_weights", "flow_control_weights")
+GRIDS = ("control_weights", "independent_control_weights", "dcfm_weights", "flow_control_weights", "learning_rates")
 
 
 class SettingsError(ValueError):
@@ -98,6 +98,7 @@ def toy_job(settings: Settings, process: str, method: str) -> Settings:
         "pcbf-independent": toy["independent_control_weights"][process],
         "value_flows": toy["dcfm_weights"],
         "pcbf_flow": toy["flow_control_weights"],
+        **dict.fromkeys(("flow_iqn", "iqn", "c51"), toy["learning_rates"]),
     }
     shared = {name: value for name, value in toy.items() if name not in GRIDS}
     return {"coefficients": coefficients[method], **shared}
@@ -105,7 +106,7 @@ def toy_job(settings: Settings, process: str, method: str) -> Settings:
 
 def toy_work(job: Settings) -> int:
     """Gradient steps of a toy job over all its coefficients and seeds: its share of the overall progress."""
-    return len(job["coefficients"]) * job["num_seeds"] * job["num_steps"]
+    return len(job["coefficients"]) * (job["num_seeds"] + job["num_tuning_seeds"]) * job["num_steps"]
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):

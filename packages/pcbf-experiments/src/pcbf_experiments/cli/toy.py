@@ -10,7 +10,7 @@ from typing import Any
 
 from pcbf_records.commands import Parser, json_object
 from pcbf_records.errors import RecordError
-from pcbf_records.layout import TOY_LOSS_STD, TOY_W1
+from pcbf_records.layout import TOY_LOSS_STD, TOY_TUNING_W1, TOY_W1
 from pcbf_records.progress import ProgressFile
 from pcbf_records.toy import PROCESSES, TOY_METHODS, collect_toys, save_toy_record
 
@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--output", type=Path, required=True, metavar="FILE", help="record to write (.npz)")
     run.add_argument("--progress", type=Path, metavar="FILE", help="keep this file up to date with the step count")
-    gather = commands.add_parser("collect", help=f"write {TOY_W1} and {TOY_LOSS_STD} of all records of a scale")
+    gather = commands.add_parser("collect", help=f"write {TOY_W1}, {TOY_TUNING_W1} and {TOY_LOSS_STD} of all records")
     gather.add_argument("--results", type=Path, required=True, metavar="DIR", help="e.g. results/laptop")
     return made
 
@@ -55,9 +55,9 @@ def run(process: str, method: str, chosen: Mapping[str, Any], output: Path, prog
     check_choice("process", process, MRPS)
     check_choice("method", method, TOY_METHODS)
     settings = config_from(ToySettings, chosen)
-    learners = len(settings.coefficients) * settings.num_seeds
+    learners = len(settings.coefficients) * (settings.num_seeds + settings.num_tuning_seeds)
     progress = ProgressFile(progress_file, f"{process}/{method}", learners * settings.num_steps)
-    arrays = make_record(process, method, settings, lambda step: progress(step * learners))
+    arrays = make_record(process, method, settings, progress)
     save_toy_record(output, arrays, metadata(process, method, settings))
 
 
