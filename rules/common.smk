@@ -8,7 +8,7 @@ from pathlib import Path
 
 from snakemake.logging import logger
 
-from pcbf_experiments.campaign.manifest import fixed_names
+from pcbf_experiments.campaign.manifest import FIXED
 from pcbf_experiments.campaign.plan import data_folder, data_stamp, evaluate_job, load_plan, train_job
 from pcbf_experiments.campaign.scheduler import (
     clear_receipt,
@@ -17,10 +17,10 @@ from pcbf_experiments.campaign.scheduler import (
     stale_receipts,
     target_faults,
 )
-from pcbf_experiments.campaign.settings import SCALES, SettingsError, jobs_per_gpu, toy_job
+from pcbf_experiments.campaign.settings import SCALES, SettingsError, jobs_per_gpu, toy_job, toy_pairs
 from pcbf_records import layout
 from pcbf_records.canonical import canonical_json
-from pcbf_records.toy import PROCESSES, TOY_METHODS
+from pcbf_records.toy import PAPER_PROCESSES, PROCESSES, TOY_METHODS
 
 ROOT = Path(workflow.basedir)
 
@@ -92,9 +92,15 @@ def is_stale(wildcards, stage):
     return getattr(layout.JobFiles(*place), stage) in STALE
 
 
-def toy_runs(processes=PROCESSES, methods=TOY_METHODS):
-    """Paths of the run records of these processes and methods; the scale stays open."""
+def toy_runs(processes, methods):
+    """Paths of run records that every scale has; the scale stays open."""
     return [at_scale(layout.toy_run(process, method)) for process in processes for method in methods]
+
+
+def all_toy_runs(wildcards):
+    """Paths of all toy runs of a scale."""
+    folder = layout.scale_folder(wildcards.scale)
+    return [f"{folder}/{layout.toy_run(*pair)}" for pair in toy_pairs(SETTINGS[wildcards.scale])]
 
 
 def receipts(jobs):

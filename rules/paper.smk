@@ -1,8 +1,9 @@
 # Pictures of the tasks, then figures, tables, claims, manifest and report, all made from records. They cost seconds, so
 # that any change of the analysis code makes them again; nothing here trains.
 
-W1, LOSS_STD = at_scale(layout.TOY_W1), at_scale(layout.TOY_LOSS_STD)
-CHECKS = at_scale(layout.THEORY_CHECKS)
+W1 = [at_scale(layout.TOY_W1), at_scale(layout.TOY_TUNING_W1)]
+LOSS_STD = at_scale(layout.TOY_LOSS_STD)
+CHECKS, POPULATION = at_scale(layout.THEORY_CHECKS), at_scale(layout.THEORY_POPULATION)
 CONTROL = [at_scale(layout.CONTROL_EVALUATIONS), at_scale(layout.CONTROL_CONFIGS)]
 PICTURES = at_scale(layout.RENDERED)
 CLAIMS = [at_scale(name) for name in layout.CLAIMS]
@@ -10,16 +11,16 @@ CLAIMS = [at_scale(name) for name in layout.CLAIMS]
 # Artefacts by the paper's labels, in groups that one process makes from the same records.
 FIGURES = {
     "residual": (["residual"], toy_runs(["solitaire"], ["pcbf", "pcbf-independent"])),
-    "flows": (["flowmap_combined", "flowmap_mc", "flow_chain", "pcbf-architecture"], toy_runs(methods=["pcbf"])),
+    "flows": (["flowmap_combined", "flowmap_mc", "flow_chain", "pcbf-architecture"], toy_runs(PAPER_PROCESSES, ["pcbf"])),
     "distances": (
         ["toy_cdf_comparison", "cdf_comparison", "toy_sen", "hyper_abla", "var-reduction", "flow_path"],
-        [W1, LOSS_STD, *toy_runs(methods=["pcbf", "value_flows", "pcbf_flow"])],
+        [*W1, LOSS_STD, POPULATION],
     ),
     "control": (["performance_profiles", "ablations"], CONTROL),
     "pictures": (["ogbench"], [PICTURES]),
 }
 TABLES = {
-    "toy": (["toy_w1", "toy_w1_sweep", "theory_checks"], [W1, CHECKS]),
+    "toy": (["toy_w1", "toy_w1_sweep", "toy_contest", "toy_paired", "theory_checks"], [*W1, CHECKS]),
     "control": (
         [
             "aggregated",
@@ -34,9 +35,9 @@ TABLES = {
         ],
         CONTROL,
     ),
-    "comparison": (["paper_comparison"], [W1, *CONTROL]),
+    "comparison": (["paper_comparison"], [*W1, *CONTROL]),
 }
-RECORDS = [*[at_scale(name) for name in fixed_names()], *CONTROL, PICTURES]
+RECORDS = [*[at_scale(name) for name in FIXED], *CONTROL, PICTURES]
 
 
 rule render:

@@ -25,7 +25,7 @@ rule toy:
 
 rule toy_collect:
     input:
-        toy_runs(),
+        all_toy_runs,
     output:
         at_scale(layout.TOY_W1),
         at_scale(layout.TOY_TUNING_W1),

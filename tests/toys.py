@@ -21,6 +21,8 @@ def toy_arrays(coefficients: tuple[float, ...] = (0.0, 0.5), num_seeds: int = 2,
         "levels": levels,
         "quantiles": np.broadcast_to(levels, (*shape, num_states, 2)),
         "w1": i + 0.1 * j + 0.01 * k,
+        "tuning_seeds": np.array([1000]),
+        "tuning_w1": (i + 0.01 * k)[:, :1],
         "loss_history": np.ones((*shape, 3)),
         "loss_std": np.full(shape, 0.5),
     }

@@ -57,7 +57,13 @@ def transport_map(process: str, state: int, method: str, coefficient: float, see
 def flow_arrays(process: str, coefficient: float, num_particles: int) -> dict[str, Any]:
     """Straight paths to the map's values, its density by change of variables, and its velocity field on a grid."""
     states = MRPS[process].live_states
-    low, high = {"solitaire": (-4, 10), "bernoulli": (-3, 3), "chain": (-5, 25)}[process]
+    low, high = {
+        "solitaire": (-4, 10),
+        "bernoulli": (-3, 3),
+        "chain": (-5, 25),
+        "normal": (-3, 12),
+        "crossroads": (-16, 10),
+    }[process]
     start = stats.norm.ppf((np.arange(num_particles) + 0.5) / num_particles)
     arrow_times, arrow_points = np.linspace(0, 1, 12), np.linspace(low, high, 16)
     paths, values, density, velocity = [], [], [], []
@@ -130,6 +136,8 @@ def toy_record(
         "levels": levels,
         "quantiles": np.array(quantiles, np.float32),
         "w1": np.array(w1),
+        "tuning_seeds": np.array([1000]),
+        "tuning_w1": np.array(w1)[:, :1],
         "loss_history": np.ones((len(coefficients), num_seeds, 10), np.float32),
         "loss_std": spread,
     }

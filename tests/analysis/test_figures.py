@@ -24,13 +24,13 @@ from pcbf_core.mrp import MRPS
 from pcbf_records.errors import RecordError
 from pcbf_records.layout import ablation, picture
 from pcbf_records.sheets import load_sheets
-from pcbf_records.toy import PROCESSES, TOY_METHODS, FlowRecord
+from pcbf_records.toy import PAPER_PROCESSES, TOY_METHODS, FlowRecord
 
 from .conftest import REPOSITORY
 from .run_fixtures import CUBE, CUBE_2, PEN, collected, write_run, write_runs
 
 LABELS = list(artefacts.FIGURES)
-ALL_SETTINGS = [Setting(name, state) for name, process in MRPS.items() for state in process.live_states]
+ALL_SETTINGS = [Setting(name, state) for name in PAPER_PROCESSES for state in MRPS[name].live_states]
 
 
 @pytest.fixture(scope="session")
@@ -172,8 +172,7 @@ def test_panels_without_records_say_so(
 
 @pytest.mark.parametrize("label", ["toy_cdf_comparison", "cdf_comparison"])
 def test_the_legend_names_the_chosen_coefficients(label: str, complete: Results) -> None:
-    w1 = complete.w1()
-    chosen = [chosen_coefficient(w1, process) for process in PROCESSES]
+    chosen = [chosen_coefficient(complete, process) for process in PAPER_PROCESSES]
     names = ("Solitaire", "Bernoulli", "MC chain")
     parts = [f"{name} {value:.3g}" for name, value in zip(names, chosen, strict=True) if value is not None]
     assert len(parts) == 3

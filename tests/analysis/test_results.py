@@ -13,7 +13,7 @@ import pytest
 from pcbf_analysis.results import (
     Results,
     Setting,
-    chosen_coefficient,
+    lowest_coefficient,
     cost_frame,
     evaluation_settings,
     loss_by_seed,
@@ -147,7 +147,7 @@ def test_a_manifest_must_be_a_json_object(empty: Results) -> None:
         empty.manifest()
 
 
-def test_the_chosen_coefficient_has_the_lowest_mean_over_seeds() -> None:
+def test_a_coefficient_is_chosen_by_its_mean_over_seeds() -> None:
     w1 = frame(
         ("solitaire", 0, "pcbf", 0.0, 0, 0.1),
         ("solitaire", 0, "pcbf", 0.0, 1, 0.4),  # mean 0.25
@@ -155,15 +155,15 @@ def test_the_chosen_coefficient_has_the_lowest_mean_over_seeds() -> None:
         ("solitaire", 0, "pcbf", 0.5, 1, 0.2),  # mean 0.20
         ("solitaire", 0, "value_flows", 0.9, 0, 0.0),
     )
-    assert chosen_coefficient(w1, "solitaire") == 0.5
-    assert chosen_coefficient(w1, "solitaire", "value_flows") == 0.9
-    assert chosen_coefficient(w1, "solitaire", "pcbf-independent") is None
-    assert chosen_coefficient(w1, "bernoulli") is None
+    assert lowest_coefficient(w1, "solitaire") == 0.5
+    assert lowest_coefficient(w1, "solitaire", "value_flows") == 0.9
+    assert lowest_coefficient(w1, "solitaire", "pcbf-independent") is None
+    assert lowest_coefficient(w1, "bernoulli") is None
 
 
 def test_of_equal_coefficients_the_smaller_is_chosen() -> None:
     w1 = frame(("bernoulli", 0, "pcbf", 0.4, 0, 0.1), ("bernoulli", 0, "pcbf", 0.2, 0, 0.1))
-    assert chosen_coefficient(w1, "bernoulli") == 0.2
+    assert lowest_coefficient(w1, "bernoulli") == 0.2
 
 
 def test_the_chain_is_judged_on_all_four_evaluation_states_and_no_other() -> None:
@@ -175,7 +175,7 @@ def test_the_chain_is_judged_on_all_four_evaluation_states_and_no_other() -> Non
         *rows(0.5, {1: 0.1, 5: 0.2, 10: 0.3, 18: 0.4, 7: 9.0}),  # mean 0.25 without state 7
         *rows(0.9, {1: 0.3, 5: 0.3, 10: 0.3, 18: 0.3, 7: 0.0}),  # mean 0.30
     )
-    assert chosen_coefficient(w1, "chain") == 0.5
+    assert lowest_coefficient(w1, "chain") == 0.5
     coefficients, means = seed_means(w1, "chain", "pcbf")
     np.testing.assert_array_equal(coefficients, [0.0, 0.5, 0.9])
     np.testing.assert_allclose(means, [[np.nan], [0.25], [0.3]])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import json
 import os
 import shutil
@@ -18,7 +17,7 @@ import pytest
 
 from pcbf_experiments.campaign.manifest import build_manifest
 from pcbf_experiments.campaign.plan import ablation_jobs, control_jobs
-from pcbf_experiments.campaign.settings import Settings, load_scale, toy_job
+from pcbf_experiments.campaign.settings import Settings, load_scale, toy_job, toy_pairs
 from pcbf_records import layout
 from pcbf_records.canonical import content_hash, readable_json
 from pcbf_records.control import collect_control
@@ -33,8 +32,8 @@ from pcbf_records.runs import (
     write_receipt,
 )
 from pcbf_records.sheets import load_sheets
-from pcbf_records.theory import CheckRow, write_checks
-from pcbf_records.toy import PROCESSES, SHAPES, TOY_METHODS, collect_toys, save_toy_record
+from pcbf_records.theory import CheckRow, PopulationRow, write_checks, write_population
+from pcbf_records.toy import SHAPES, collect_toys, save_toy_record
 
 REPOSITORY = Path(__file__).parents[2]
 PIPELINE = (
@@ -109,7 +108,7 @@ def write_finished_scale(
     settings = load_scale(root / "config" / "scales" / f"{scale}.yaml")
     results = root / layout.scale_folder(scale)
     random = np.random.default_rng(noise_seed)
-    for process, method in itertools.product(PROCESSES, TOY_METHODS):
+    for process, method in toy_pairs(settings):
         write_toy_run(results, process, method, toy_job(settings, process, method), random, shift)
     collect_toys(results)
     checks = [
@@ -117,6 +116,7 @@ def write_finished_scale(
         CheckRow("bound", "s", "l", 1, 2, "<="),
     ]
     write_checks(results / layout.THEORY_CHECKS, checks)
+    write_population(results / layout.THEORY_POPULATION, [PopulationRow("bernoulli", "flow", "shared", 1.0, 15)])
     write_runs(root, results, settings, 50 + score_shift + 5 * random.standard_normal(1000))
     placeholders = (layout.figure("residual", "svg"), *(layout.table(label, "csv") for label in ("toy_w1", "cost")))
     for name in (*placeholders, layout.REPORT):
@@ -130,11 +130,19 @@ def write_toy_run(
 ) -> None:
     """The record of a toy job; everything but W1 and the spread of the loss is zero."""
     states = range(1, 5) if process == "chain" else [0]
-    lengths = {"C": len(job["coefficients"]), "S": job["num_seeds"], "N": len(states), "L": 3, "H": 2}
+    lengths = {
+        "C": len(job["coefficients"]),
+        "S": job["num_seeds"],
+        "U": job["num_tuning_seeds"],
+        "N": len(states),
+        "L": 3,
+        "H": 2,
+    }
     arrays = {name: np.zeros([lengths[axis] for axis in axes]) for name, axes in SHAPES.items()}
     arrays |= {
         "coefficients": np.array(job["coefficients"]),
         "seeds": np.arange(lengths["S"]),
+        "tuning_seeds": 1000 + np.arange(lengths["U"]),
         "states": np.array(states),
         "w1": 0.3 + shift + 0.02 * random.standard_normal(arrays["w1"].shape),
         "loss_std": 1 + 0.05 * random.standard_normal(arrays["loss_std"].shape),

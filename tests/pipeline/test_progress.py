@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pcbf_experiments.campaign.plan import load_plan
+from pcbf_experiments.campaign.settings import toy_pairs
 from pcbf_experiments.campaign.watch import (
     COMPILE_WORK,
     CONTROL_STEP_WORK,
@@ -31,7 +32,6 @@ from pcbf_experiments.campaign.watch import (
 )
 from pcbf_records.layout import JobFiles, ablation
 from pcbf_records.progress import Progress
-from pcbf_records.toy import PROCESSES, TOY_METHODS
 
 from ..waiting import PATIENCE, text_of, wait_for
 from .conftest import REPOSITORY, write_json
@@ -127,7 +127,7 @@ def test_the_work_of_a_job_is_its_gradient_steps_or_those_of_its_episodes():
     plan = load_plan(REPOSITORY, {"scale": "smoke", "toy": toy, "control": {"run": run, "num_seeds": 3}})
     work, before = plan_work(plan), START_UP_WORK + COMPILE_WORK
     num_coefficients = len(plan.settings["smoke"]["toy"]["dcfm_weights"])
-    assert len(work) == len(PROCESSES) * len(TOY_METHODS) + 2 * len(plan.selected())
+    assert len(work) == len(toy_pairs(plan.settings[plan.scale])) + 2 * len(plan.selected())
     assert work[VALUE_FLOWS.name] == before + num_coefficients * 2 * 500
     task = "cube-single-play-singletask-task1-v0"
     assert work[f"train-{task}-pcbf-seeds0-1"] == before + 2 * 60 * CONTROL_STEP_WORK

@@ -25,7 +25,7 @@ from pcbf_records import layout
 from pcbf_records.canonical import canonical_json, content_hash
 from pcbf_records.runs import load_evaluations, load_run, save_evaluations, save_run
 from pcbf_records.sheets import load_sheets
-from pcbf_records.toy import PROCESSES, TOY_METHODS, W1_COLUMNS, load_toy_record
+from pcbf_records.toy import W1_COLUMNS, load_toy_record
 from pcbf_records.versions import PACKAGES, hardware, output_of
 
 from .conftest import REPOSITORY, let_smoke_be_published, read_rows, write_finished_scale, write_job, write_json
@@ -394,8 +394,9 @@ def test_published_records_are_those_of_their_manifest(folder):
 @pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: folder.name)
 def test_published_distances_are_those_of_the_run_records(folder):
     rows = read_rows(folder / layout.TOY_W1)
-    for process, method in itertools.product(PROCESSES, TOY_METHODS):
-        record = load_toy_record(folder / layout.toy_run(process, method))
+    for path in layout.toy_files(folder):
+        record = load_toy_record(path)
+        process, method = record.process, record.method
         axes = itertools.product(record.coefficients, record.seeds, record.states)
         recorded = dict(zip(((float(c), int(s), int(n)) for c, s, n in axes), np.ravel(record.w1), strict=True))
         collected = {

@@ -67,7 +67,8 @@ def test_schema_knows_the_core():
     assert set(toy["solver"]["enum"]) == set(SOLVERS)
     assert set(toy["activation"]["enum"]) == set(ACTIVATIONS)
     assert set(toy) == set(schema["properties"]["toy"]["required"])
-    assert list(grids) == list(PROCESSES) == list(MRPS)
+    assert list(grids) == list(PROCESSES) == list(MRPS) == toy["processes"]["items"]["enum"]
+    assert toy["methods"]["items"]["enum"] == list(TOY_METHODS)
     assert {process: grid["items"]["maximum"] for process, grid in grids.items()} == {
         process: MRPS[process].discount for process in MRPS
     }

@@ -20,13 +20,13 @@ from pcbf_analysis import artefacts
 from pcbf_experiments.campaign.compare import MACHINE_DEPENDENT
 from pcbf_experiments.campaign.manifest import faults, read_manifest, record_names
 from pcbf_experiments.campaign.plan import ablation_jobs, control_jobs, load_plan, train_job
-from pcbf_experiments.campaign.settings import SCALES, load_scale
+from pcbf_experiments.campaign.settings import SCALES, load_scale, toy_pairs
 from pcbf_experiments.campaign.watch import RunLog
 from pcbf_records import layout
 from pcbf_records.layout import JobFiles
 from pcbf_records.runs import load_evaluations, load_run, save_evaluations, save_run
 from pcbf_records.sheets import load_sheets
-from pcbf_records.toy import PROCESSES, TOY_METHODS, W1_COLUMNS
+from pcbf_records.toy import PAPER_PROCESSES, W1_COLUMNS
 
 from .conftest import REPOSITORY, copy_pipeline, let_smoke_be_published, read_rows
 
@@ -46,7 +46,7 @@ def everything(scale: str) -> dict[str, int]:
     datasets = {sheets.tasks[job.task].dataset for job in [*train, *ablate]}
     once = ["toy_collect", "theory", "collect", "render", "manifest", "all", *ARTEFACT_RULES]
     return {
-        "toy": len(PROCESSES) * len(TOY_METHODS),
+        "toy": len(toy_pairs(settings)),
         "train": len(train),
         "evaluate": len(train),
         "ablate": len(ablate),
@@ -309,12 +309,12 @@ class TestSmoke:
 
     def test_other_dcfm_weights_train_value_flows_only(self, smoke_copy, plan):
         jobs = plan(smoke_copy, *config_of("smoke", toy={"dcfm_weights": [0.0, 1.0]}))
-        assert jobs["toy"] == len(PROCESSES)
+        assert jobs["toy"] == len(PAPER_PROCESSES)
         assert "theory" not in jobs
 
     def test_another_theory_seed_trains_nothing(self, smoke_copy, plan):
         jobs = plan(smoke_copy, *config_of("smoke", theory={"seed": 1}))
-        made = ("theory", "tables_toy", "claims", "manifest", "report", "all")
+        made = ("theory", "tables_toy", "figures_distances", "claims", "manifest", "report", "all")
         assert jobs == dict.fromkeys(made, 1)
 
     def test_a_new_version_of_a_method_trains_that_method_only(self, smoke_copy, plan):
@@ -323,7 +323,7 @@ class TestSmoke:
         version = yaml.safe_load(text.partition("TOY_VERSION = ")[2].partition("\n")[0])
         changed = {**version, "pcbf-independent": version["pcbf-independent"] + 1}
         rules.write_text(text.replace(json.dumps(version), json.dumps(changed)), encoding="utf-8")
-        assert plan(smoke_copy, *config_of("smoke"))["toy"] == len(PROCESSES)
+        assert plan(smoke_copy, *config_of("smoke"))["toy"] == len(PAPER_PROCESSES)
 
     def test_a_change_of_the_analysis_code_draws_again_and_trains_nothing(self, smoke_copy, plan):
         with (smoke_copy / "packages/pcbf-analysis/src/pcbf_analysis/theme.py").open("a", encoding="utf-8") as file:
@@ -476,7 +476,7 @@ def test_records_of_a_scale_are_named_once(scale):
     plan = load_plan(REPOSITORY, {"scale": scale})
     names = record_names(plan.settings[scale], plan.sheets)
     num_runs = sum(len(job.seeds) for job in [*plan.control(scale), *plan.ablations(scale)])
-    num_fixed = len(PROCESSES) * len(TOY_METHODS) + 3 + 2  # toys, their tables, theory; the suite's table and configs
+    num_fixed = len(toy_pairs(plan.settings[scale])) + 3 + 2 + 2  # toys, their tables, theory; the suite's
     assert len(names) == len(set(names)) == num_fixed + 2 * num_runs  # run and evaluation records
 
 

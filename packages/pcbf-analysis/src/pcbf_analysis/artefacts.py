@@ -34,6 +34,7 @@ from pcbf_analysis.results import Results
 from pcbf_analysis.tables import (
     Table,
     aggregated,
+    contest,
     control_suite,
     cost,
     domain_hyperparameters,
@@ -176,6 +177,8 @@ TABLES: dict[str, TableArtefact] = {
             (TOY_W1,),
             tables.toy_w1_sweep,
         ),
+        TableArtefact("toy_contest", contest.CONTEST_TITLE, contest.CONTEST_CAPTION, contest.INPUTS, contest.contest),
+        TableArtefact("toy_paired", contest.PAIRED_TITLE, contest.PAIRED_CAPTION, contest.INPUTS, contest.paired),
         TableArtefact(
             "theory_checks",
             "The paper's theory as executable checks",

@@ -25,8 +25,17 @@ from pcbf_core.mrp import MRPS, ReturnLaw
 from pcbf_records import layout
 from pcbf_records.errors import RecordError
 from pcbf_records.sheets import Sheets, load_sheets
-from pcbf_records.theory import CHECK_COLUMNS
-from pcbf_records.toy import LOSS_STD_COLUMNS, PROCESSES, TOY_METHODS, W1_COLUMNS, Floats, ToyRecord, load_toy_record
+from pcbf_records.theory import CHECK_COLUMNS, POPULATION_COLUMNS
+from pcbf_records.toy import (
+    LOSS_STD_COLUMNS,
+    PAPER_PROCESSES,
+    PROCESSES,
+    TOY_METHODS,
+    W1_COLUMNS,
+    Floats,
+    ToyRecord,
+    load_toy_record,
+)
 
 PAPER_COLUMNS = {  # of the csv files in data/paper, see its README
     "toy_w1": ("env", "state", "method", "coefficient", "w1", "source"),
@@ -65,7 +74,7 @@ class Setting:
 
 def evaluation_settings() -> tuple[Setting, ...]:
     """The six settings of fig:cdf_comparison."""
-    return tuple(Setting(name, state) for name in PROCESSES for state in MRPS[name].evaluation_states)
+    return tuple(Setting(name, state) for name in PAPER_PROCESSES for state in MRPS[name].evaluation_states)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,11 +121,18 @@ class Results:
         return load_toy_record(path) if path.exists() else None
 
     def w1(self) -> pd.DataFrame:
-        frame = load_table(self.root / layout.TOY_W1, W1_COLUMNS, remake="pcbf-toy collect")
+        return self._distances(layout.TOY_W1)
+
+    def tuning_w1(self) -> pd.DataFrame:
+        """W1 of the seeds on which coefficients are chosen."""
+        return self._distances(layout.TOY_TUNING_W1)
+
+    def _distances(self, name: str) -> pd.DataFrame:
+        frame = load_table(self.root / name, W1_COLUMNS, remake="pcbf-toy collect")
         doubled = frame.duplicated(list(W1_COLUMNS[:-1]))
         if doubled.any():
             cell = ", ".join(f"{name} {value}" for name, value in frame[doubled].iloc[0][list(W1_COLUMNS[:-1])].items())
-            raise RecordError(f"{layout.TOY_W1} has more than one row for {cell}; remake it with `pcbf-toy collect`.")
+            raise RecordError(f"{name} has more than one row for {cell}; remake it with `pcbf-toy collect`.")
         return frame
 
     def loss_std(self) -> pd.DataFrame:
@@ -125,6 +141,10 @@ class Results:
     def theory_checks(self) -> pd.DataFrame:
         frame = load_table(self.root / layout.THEORY_CHECKS, CHECK_COLUMNS, remake="pcbf-theory")
         return frame.assign(holds=[_truth(value) for value in frame["holds"]])
+
+    def population(self) -> pd.DataFrame:
+        """Fixed points that infinite data would reach."""
+        return load_table(self.root / layout.THEORY_POPULATION, POPULATION_COLUMNS, remake="pcbf-theory")
 
     def paper_table(self, name: str) -> pd.DataFrame:
         """Numbers that the paper reports, by the label of the table; nan where it leaves a cell open."""
@@ -200,7 +220,12 @@ def load_table(path: Path, columns: tuple[str, ...], *, remake: str) -> pd.DataF
     return pd.DataFrame({name: frame[name] for name in columns})
 
 
-def chosen_coefficient(w1: pd.DataFrame, process: str, method: str = "pcbf") -> float | None:
+def chosen_coefficient(results: Results, process: str, method: str = "pcbf") -> float | None:
+    """The coefficient that does best on tuning seeds; the seeds that are reported have no say. None without records."""
+    return lowest_coefficient(results.tuning_w1(), process, method)
+
+
+def lowest_coefficient(w1: pd.DataFrame, process: str, method: str = "pcbf") -> float | None:
     """The coefficient with the lowest mean W1 over seeds and evaluation states; None without records.
 
     Only seeds that have every evaluation state count; of equal coefficients the smaller one wins.

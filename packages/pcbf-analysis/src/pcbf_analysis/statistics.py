@@ -189,6 +189,15 @@ def difference_interval(
     return Interval(mean_1 - mean_2 - half, mean_1 - mean_2 + half)
 
 
+def student_interval(values: ArrayLike, *, confidence: float = CONFIDENCE) -> Interval:
+    """Student's interval of the mean of independent values; unknown below two."""
+    sample = np.asarray(values, float)
+    if sample.size < 2 or not np.isfinite(sample).all():
+        return UNKNOWN
+    half = float(stats.t.ppf((1 + confidence) / 2, sample.size - 1) * sample.std(ddof=1) / np.sqrt(sample.size))
+    return Interval(float(sample.mean()) - half, float(sample.mean()) + half)
+
+
 def within_best(means: Sequence[float], share: float = BOLD_SHARE) -> list[bool]:
     """Which means are bold by the paper's rule: at least 95 % of the best one, and none where the best is missing.
 

@@ -42,6 +42,7 @@ METHODS: dict[str, Style] = {
     "bc": Style("BC", "#777777", "+", ":"),
     "c51": Style("C51", "#882255", "v"),
     "iqn": Style("IQN", "#CC79A7", "^"),
+    "flow_iqn": Style("FlowIQN", "#44AA99", "d"),
     "codac": Style("CODAC", "#999933", "<"),
     "floq": Style("FloQ", "#E69F00", ">"),
     "fql": Style("FQL", "#009E73", "P"),
@@ -56,9 +57,13 @@ PROCESSES: dict[str, Style] = {
     "solitaire": Style("Solitaire Dice", "#0072B2", "o"),
     "bernoulli": Style("Bernoulli", "#E69F00", "s"),
     "chain": Style("Discrete MC chain", "#009E73", "^"),
+    "normal": Style("Normal rewards", "#CC79A7", "D"),
+    "crossroads": Style("Crossroads", "#882255", "v"),
 }
 
-COEFFICIENTS = {"pcbf": "λ", "pcbf_flow": "λ", "pcbf-independent": "λ", "value_flows": "dcfm"}
+COEFFICIENTS = {"pcbf": "λ", "pcbf_flow": "λ", "pcbf-independent": "λ", "value_flows": "dcfm"} | dict.fromkeys(
+    ("flow_iqn", "iqn", "c51"), "learning rate"
+)
 
 
 def shade(colour: str, amount: float) -> str:

@@ -32,8 +32,8 @@ class SortedFlowCriticConfig(FlowCriticConfig):
 class SortedFlowCritic(FlowCritic):
     """Return flow whose noises and Bellman samples are paired in order of size (FlowIQN, arXiv 2605.08515).
 
-    Where (s, a) has one successor this is the pairing by shared noise, since R + γ̃ ψ(x_0) increases in x_0. Where it has
-    several, the pairing of their whole mixture is monotone, and the target's variance falls with the group's size.
+    Where (s, a) has one successor this is the pairing by shared noise, since R + γ̃ ψ(x_0) increases in x_0. Where it
+    has several, the pairing of their whole mixture is monotone, and the target's variance falls with the group's size.
     """
 
     config: SortedFlowCriticConfig
@@ -42,7 +42,7 @@ class SortedFlowCritic(FlowCritic):
     def loss(
         self, params: PyTree, target_params: PyTree, batch: Transition, key: Array, coefficients: Mapping[str, Array]
     ) -> tuple[Array, Metrics]:
-        """|v(t, (1-t) x_(i) + t G_(i)) - (G_(i) - x_(i))|² with x_(i) and G_(i) = (R + γ̃X')_(i) sorted in each group."""
+        """|v(t, (1-t) x_(i) + t G_(i)) - (G_(i) - x_(i))|², x_(i) and G_(i) = (R + γ̃X')_(i) sorted in each group."""
         config = self.config
         size = config.group_size
         if batch.reward.shape[0] % size:

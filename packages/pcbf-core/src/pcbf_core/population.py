@@ -48,7 +48,7 @@ from pcbf_core.mrp import (
 )
 from pcbf_core.types import Values
 
-__all__ = ["FiniteProcess", "PopulationFlow", "finite_process", "normal_process", "solve"]
+__all__ = ["FiniteProcess", "PopulationFlow", "finite_process", "normal_process", "regress", "resting_flow", "solve"]
 
 Path = Literal["linear", "flow"]
 
@@ -274,8 +274,8 @@ def solve(
     """
     if not 0 < relaxation <= 1:
         raise ValueError(f"`relaxation={relaxation}` must lie in (0, 1]; 1 takes each round's flows as they are.")
-    lists = process if isinstance(process, FiniteProcess) else finite_process(process)
-    problem = _Problem(lists, path, control_weight, shared_noise, _noise_grid(num_points), _time_grid(num_flow_steps))
+    grids = _noise_grid(num_points), _time_grid(num_flow_steps)
+    problem = _problem(process, path, control_weight, shared_noise, *grids)
     flow = problem.initial() if start is None else problem.checked(start)
     scale = max(float(flow.exact_std.max()), 1e-12)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -290,6 +290,38 @@ def solve(
         f"{tolerance * scale:.2g}) with `path={path!r}`, `control_weight={control_weight}`; raise `max_iterations` or "
         "`tolerance`, or lower `control_weight` (the linear path diverges towards 1)."
     )
+
+
+def resting_flow(
+    process: FiniteProcess | MarkovRewardProcess, *, num_flow_steps: int, num_points: int
+) -> PopulationFlow:
+    """ψ_t(x) = x at every state, where `solve` begins."""
+    return _problem(process, "linear", 0.0, True, _noise_grid(num_points), _time_grid(num_flow_steps)).initial()
+
+
+def regress(
+    process: FiniteProcess | MarkovRewardProcess,
+    successor: PopulationFlow,
+    *,
+    path: Path,
+    control_weight: float,
+    shared_noise: bool = True,
+) -> PopulationFlow:
+    """One round v ← E[u | Z_t = ·, s] with targets of `successor`, on its grids."""
+    problem = _problem(process, path, control_weight, shared_noise, successor.noise, successor.flow_times)
+    return problem.regress(successor, successor.num_iterations + 1, relaxation=1.0)
+
+
+def _problem(
+    process: FiniteProcess | MarkovRewardProcess,
+    path: Path,
+    control_weight: float,
+    shared_noise: bool,
+    noise: Values,
+    flow_times: Values,
+) -> _Problem:
+    lists = process if isinstance(process, FiniteProcess) else finite_process(process)
+    return _Problem(lists, path, control_weight, shared_noise, noise, flow_times)
 
 
 # ------------------------------------------------------------------------------------ one round of the iteration

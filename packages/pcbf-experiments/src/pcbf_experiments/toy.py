@@ -44,8 +44,8 @@ class ToySettings:
     """One method on one process: the grid, the training and the evaluation.
 
     Attributes:
-      coefficients: the settings tried: values of λ (PCBF), of the DCFM weight (Value Flows), and of the learning rate for
-        methods without such a weight (IQN, C51, FlowIQN).
+      coefficients: the settings tried: values of λ (PCBF), of the DCFM weight (Value Flows), and of the learning rate
+        for methods without such a weight (IQN, C51, FlowIQN).
       num_seeds: learners per coefficient, seeded 0, 1, …; a seed sees the same batches at every coefficient.
       num_tuning_seeds: further learners, seeded 1000, 1001, …, on which a coefficient is chosen; never reported.
       num_steps, batch_size: gradient steps, and transitions per step.
@@ -326,7 +326,10 @@ def make_record(
         "loss_history": np.stack(blocks, axis=-1),
         "loss_std": losses[..., -max(settings.num_steps // 10, 1) :].std(axis=-1, dtype=np.float64),
     }
-    if isinstance(critic, FlowCritic) and method in ("pcbf", "pcbf-independent"):  # of which figures of the paper show a flow or a residual
+    if isinstance(critic, FlowCritic) and method in (
+        "pcbf",
+        "pcbf-independent",
+    ):  # of which figures of the paper show a flow or a residual
         reported = [process.live_states.index(s) for s in process.evaluation_states]
         best = int(tuning_w1[..., reported].mean(axis=(1, 2)).argmin())
         first = best * len(seeds)

@@ -17,6 +17,7 @@ TOY_W1 = "toy/w1.csv"
 TOY_LOSS_STD = "toy/loss_std.csv"
 TOY_TUNING_W1 = "toy/tuning_w1.csv"
 THEORY_CHECKS = "theory/checks.csv"
+THEORY_POPULATION = "theory/population.csv"
 
 
 def toy_run(process: str, method: str) -> str:

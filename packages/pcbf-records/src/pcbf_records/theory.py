@@ -1,15 +1,16 @@
-"""The record of the theory checks, `theory/checks.csv`: one measurement per row beside what it should be."""
+"""The records of theory: `theory/checks.csv`, one measurement per row, and `theory/population.csv`, one fixed point."""
 
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from pcbf_records.files import atomic_write
+from pcbf_records.files import atomic_write, write_csv
 
 Relation = Literal["<=", ">=", "≈"]
 CHECK_COLUMNS = ("id", "statement", "label", "measured", "expected", "relation", "margin", "holds")
@@ -72,3 +73,44 @@ def write_checks(path: Path | str, rows: Iterable[CheckRow]) -> None:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(CHECK_COLUMNS)
         writer.writerows(row.cells() for row in ordered)
+
+
+@dataclass(frozen=True)
+class PopulationRow:
+    """The fixed point of one regression problem with infinite data and a perfect network.
+
+    Attributes:
+      path, noise, control_weight: the problem: "linear" or "flow", "shared" or "independent", λ.
+      w1, relative_w1: distance to the exact return law, as it is and in units of its std; means over states, nan where
+        the iteration did not settle.
+      std_ratio: learned over exact standard deviation, mean over states.
+      target_variance: E Var(u | Z_t, s), mean over flow times and states.
+      num_flow_steps, num_points, num_iterations: the solver's grid, and rounds until it stood still.
+    """
+
+    process: str
+    path: str
+    noise: str
+    control_weight: float
+    num_iterations: int
+    num_flow_steps: int = 0
+    num_points: int = 0
+    w1: float = math.nan
+    relative_w1: float = math.nan
+    std_ratio: float = math.nan
+    target_variance: float = math.nan
+
+
+POPULATION_COLUMNS = tuple(field.name for field in fields(PopulationRow))
+
+
+def write_population(path: Path, rows: Iterable[PopulationRow]) -> None:
+    """Write the record in one step; numbers have six digits."""
+    write_csv(
+        path,
+        POPULATION_COLUMNS,
+        [
+            tuple(f"{value:.6g}" if isinstance(value, float) else value for value in asdict(row).values())
+            for row in rows
+        ],
+    )

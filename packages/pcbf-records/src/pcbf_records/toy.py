@@ -204,7 +204,7 @@ def _remake(path: Path) -> str:
 
 
 def collect_toys(results: Path) -> None:
-    """Write the W1 of reported and of tuning seeds, and `toy/loss_std.csv`, from the toy records of a results folder."""
+    """Write W1 of reported and of tuning seeds, and the loss's spread, from the toy records of a results folder."""
     w1_rows: list[tuple[Any, ...]] = []
     tuning_rows: list[tuple[Any, ...]] = []
     loss_rows: list[tuple[Any, ...]] = []

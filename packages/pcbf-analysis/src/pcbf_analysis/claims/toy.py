@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 
 from pcbf_analysis import statistics, theme
 from pcbf_analysis.claims.verdicts import (
@@ -42,8 +41,8 @@ Direction = Literal["falls", "rises"]
 CHOSEN = "chosen"  # in place of a coefficient: the one with the lowest mean W1 of the process
 
 
-def _coefficient(w1: pd.DataFrame, process: str, method: str, coefficient: float | str) -> float | None:
-    return chosen_coefficient(w1, process, method) if coefficient == CHOSEN else float(coefficient)
+def _coefficient(results: Results, process: str, method: str, coefficient: float | str) -> float | None:
+    return chosen_coefficient(results, process, method) if coefficient == CHOSEN else float(coefficient)
 
 
 def _name(setting: Setting) -> str:
@@ -162,7 +161,7 @@ def w1_below(
     cases = []
     for setting in evaluation_settings():
         ours, theirs = (
-            recorded_w1(w1, setting, m, _coefficient(w1, setting.process, m, c)) for m, c in (first, second)
+            recorded_w1(w1, setting, m, _coefficient(results, setting.process, m, c)) for m, c in (first, second)
         )
         measured = difference(ours, theirs, factor) if len(ours) and len(theirs) else Measure(math.nan)
         cases.append(Case(_name(setting), measured, side(measured)))
@@ -175,7 +174,7 @@ def near_lowest_w1(results: Results, *, tolerance: float) -> Decision:
     w1 = results.w1()
     cases = []
     for setting in evaluation_settings():
-        ours = recorded_w1(w1, setting, "pcbf", chosen_coefficient(w1, setting.process))
+        ours = recorded_w1(w1, setting, "pcbf", chosen_coefficient(results, setting.process))
         flows = [recorded_w1(w1, setting, "value_flows", dcfm) for dcfm in theme.VALUE_FLOWS_SHADES]
         measured = Measure(math.nan)
         if len(ours) and all(len(seeds) for seeds in flows):
@@ -224,7 +223,7 @@ def _against_paper(
     for setting in evaluation_settings():
         if settings is not None and _name(setting) not in settings:
             continue
-        value = _coefficient(w1, setting.process, method, coefficient)
+        value = _coefficient(results, setting.process, method, coefficient)
         ours, reported = recorded_w1(w1, setting, method, value), reported_w1(paper, setting, method, value)
         measured = student(ours / reported) if len(ours) else Measure(math.nan)
         cases.append(Case(_name(setting), measured, within(measured, low, high)))
@@ -276,10 +275,12 @@ def _learned_laws(
 
     `measure` is given the setting, levels (L,) and the quantiles (S, L) of every seed there, and gives (S,).
     """
-    w1 = results.w1()
     cases = []
     for setting in evaluation_settings():
-        record, value = results.toy(setting.process, method), _coefficient(w1, setting.process, method, coefficient)
+        record, value = (
+            results.toy(setting.process, method),
+            _coefficient(results, setting.process, method, coefficient),
+        )
         learned = record.quantile_curves(setting.state, value) if record and value is not None else None
         measured = Measure(math.nan)
         if record and learned is not None:

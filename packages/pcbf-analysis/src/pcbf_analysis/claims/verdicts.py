@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from pcbf_analysis import statistics, theme
 
@@ -49,16 +48,7 @@ def exact(value: float) -> Measure:
 
 def student(values: ArrayLike) -> Measure:
     """Mean over seeds with Student's interval; the interval is unknown below two seeds."""
-    known = np.asarray(values, float)
-    if not known.size:
-        return Measure(math.nan)
-    mean = float(known.mean())
-    if known.size < 2:
-        return Measure(mean)
-    half = float(
-        stats.t.ppf(0.5 + statistics.CONFIDENCE / 2, known.size - 1) * known.std(ddof=1) / math.sqrt(known.size)
-    )
-    return Measure(mean, mean - half, mean + half)
+    return Measure(statistics.mean(values), *statistics.student_interval(values))
 
 
 def difference(first: ArrayLike, second: ArrayLike, factor: float = 1.0) -> Measure:

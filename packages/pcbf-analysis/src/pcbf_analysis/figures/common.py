@@ -15,7 +15,7 @@ from pcbf_analysis import theme
 from pcbf_analysis.results import Results, Setting, chosen_coefficient
 from pcbf_analysis.theme import Style
 from pcbf_core.mrp import MRPS, DiscreteLaw, ReturnLaw
-from pcbf_records.toy import Floats, FlowRecord
+from pcbf_records.toy import PAPER_PROCESSES, Floats, FlowRecord
 
 RETURN_RANGES = {"solitaire": (-4.0, 10.0), "bernoulli": (-3.0, 3.0), "chain": (-5.0, 25.0)}  # of the flow maps
 CDF_RANGES = {"solitaire": (-1.0, 10.5), "bernoulli": (-0.5, 2.5), "chain": (-2.0, 22.0)}
@@ -164,13 +164,12 @@ class Curve:
 
 def cdf_curves(results: Results) -> list[Curve]:
     """PCBF at the chosen λ of each process, Value Flows at dcfm 0, ½ and 1."""
-    w1 = results.w1()
-    chosen = {process: chosen_coefficient(w1, process) for process in theme.PROCESSES}
+    chosen = {process: chosen_coefficient(results, process) for process in PAPER_PROCESSES}
     known = {process: value for process, value in chosen.items() if value is not None}
     flows = theme.VALUE_FLOWS_SHADES.items()
     return [
         Curve("pcbf", theme.METHODS["pcbf"], known),
-        *(Curve("value_flows", style, dict.fromkeys(theme.PROCESSES, dcfm)) for dcfm, style in flows),
+        *(Curve("value_flows", style, dict.fromkeys(PAPER_PROCESSES, dcfm)) for dcfm, style in flows),
     ]
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
-
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -14,50 +12,73 @@ from pcbf_analysis import theme
 from pcbf_analysis.figures.common import draw_mean, legend_lines
 from pcbf_analysis.results import Results, seed_means
 from pcbf_analysis.theme import Style
-from pcbf_core.mrp import MRPS
-from pcbf_core.population import finite_process, solve
-from pcbf_records.layout import TOY_W1, toy_run
+from pcbf_records.layout import THEORY_POPULATION, TOY_W1, toy_run
 from pcbf_records.toy import PROCESSES, Floats
 
 TITLE = "λ without bias: the flow path beside the paper's"
 CAPTION = (
-    "Against λ: W1 distance to the exact return law, logarithmic (top), and the mean of the regression loss over the "
-    "last tenth of training, which is the target's variance up to what the network misses (bottom). The linear path is "
-    "the paper's; at λ = 0 both are one algorithm, and its runs are drawn for both. Points are means over seeds, bars "
-    "Student's 95 % interval; for the chain W1 is the mean over the paper's states. Lines without points on Bernoulli "
-    "are the fixed point that infinite data and a perfect network would reach (pcbf_core.population)."
+    "Against λ: W1 distance to the exact return law (top), and the mean of the regression loss over the last tenth of "
+    "training, which is the target's variance up to what the network misses (bottom), both logarithmic. The linear "
+    "path is the paper's; at λ = 0 both paths are one algorithm, whose runs are drawn for both. Points are networks, "
+    "means over seeds with Student's 95 % interval; W1 is the mean over the evaluation states. Lines are the fixed "
+    "points that infinite data and a perfect network would reach, W1 only where the law has no atoms and one state, "
+    "since elsewhere the solver's own error is larger. Independent noise (the ablation) is in the variance only."
 )
-METHODS = {"linear": "pcbf", "flow": "pcbf_flow"}
-INPUTS = (TOY_W1, *(toy_run(process, method) for process in PROCESSES for method in METHODS.values()))
-SOLVED = "bernoulli"  # whose law has no atoms, so that the solver converges
-SOLVED_WEIGHTS = {"linear": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5), "flow": (0.0, 0.25, 0.5, 0.75, 1.0)}
+SERIES = {  # name: method, path and noise of the population
+    "linear path": ("pcbf", "linear", "shared"),
+    "flow path": ("pcbf_flow", "flow", "shared"),
+    "independent noise": ("pcbf-independent", "linear", "independent"),
+}
+INPUTS = (
+    TOY_W1,
+    THEORY_POPULATION,
+    *(toy_run(process, method) for process in PROCESSES for method, *_ in SERIES.values()),
+)
+SMOOTH = ("bernoulli", "normal")
 LATE = 0.1  # share of training
 
 
 def draw(results: Results) -> Figure:
     """The figure: a column per process."""
-    figure = Figure(figsize=(theme.DOUBLE_COLUMN, 4.2), layout="constrained")
-    w1 = results.w1()
+    figure = Figure(figsize=(theme.DOUBLE_COLUMN, 3.8), layout="constrained")
+    w1, population = results.w1(), results.population()
     for column, process in zip(figure.subplots(2, len(PROCESSES), sharex=True).T, PROCESSES, strict=True):
+        distance, loss = column
         at_zero = seed_means(w1, process, "pcbf"), late_losses(results, process, "pcbf")
-        for path, method in METHODS.items():
-            style = Style(path, theme.METHODS[method].colour, theme.METHODS[method].marker, "")
-            of_method = seed_means(w1, process, method), late_losses(results, process, method)
-            for axes, own, zero in zip(column, of_method, at_zero, strict=True):
-                places, values = _with_zero(own, zero)
-                if np.isfinite(values).any():
-                    draw_mean(axes, style, places, values)
-            if process == SOLVED:
-                _draw_solved(column, path, style)
-        _label(column, process)
+        for method, path, noise in SERIES.values():
+            style = Style(method, theme.METHODS[method].colour, theme.METHODS[method].marker, "")
+            distances, losses = seed_means(w1, process, method), late_losses(results, process, method)
+            if path == "flow":
+                distances, losses = with_zero(distances, at_zero[0]), with_zero(losses, at_zero[1])
+            lines = fixed_points(population, process, path, noise)
+            if noise == "shared":
+                _draw(distance, style, distances, lines["control_weight"], lines["w1"] if process in SMOOTH else None)
+            _draw(loss, style, losses, lines["control_weight"], lines["target_variance"])
+        distance.set(title=theme.PROCESSES[process].label)
+        loss.set(xlabel="λ", xlim=(-0.06, 1.06), xticks=[0, 0.5, 1])
+        for axes, text in ((distance, "W1 to the exact law"), (loss, "mean late loss")):
+            if process == PROCESSES[0]:
+                axes.set_ylabel(text)
+            if not axes.lines:
+                theme.empty_panel(axes)
+                continue
+            axes.set_yscale("log")
+            theme.plain_log_axis(axes.yaxis)
     handles = legend_lines(
-        [(f"{path} path", Style(path, theme.METHODS[name].colour, theme.METHODS[name].marker, ""))
-         for path, name in METHODS.items()],
+        [(name, Style(name, theme.METHODS[method].colour, theme.METHODS[method].marker, ""))
+         for name, (method, *_) in SERIES.items()],
         markers=True,
     )  # fmt: skip
     line = Line2D([], [], color="#555555", linewidth=0.8, label="population fixed point")
-    figure.legend(handles=[*handles, line], loc="outside lower center", ncols=3)
+    figure.legend(handles=[*handles, line], loc="outside lower center", ncols=4)
     return figure
+
+
+def fixed_points(population: pd.DataFrame, process: str, path: str, noise: str) -> pd.DataFrame:
+    """Rows of the population record for one line, by λ; the flow path begins where the linear one does."""
+    of_path = (population["path"] == path) | ((population["control_weight"] == 0) & (population["path"] == "linear"))
+    rows = population[(population["process"] == process) & of_path & (population["noise"] == noise)]
+    return rows.dropna(subset=["w1"]).sort_values("control_weight")
 
 
 def late_losses(results: Results, process: str, method: str) -> tuple[Floats, Floats]:
@@ -69,7 +90,7 @@ def late_losses(results: Results, process: str, method: str) -> tuple[Floats, Fl
     return record.coefficients, record.loss_history[..., -count:].mean(axis=-1)
 
 
-def _with_zero(own: tuple[Floats, Floats], zero: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+def with_zero(own: tuple[Floats, Floats], zero: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
     """A method's values with those of λ = 0 in front, where it has none of its own and the seeds are the same."""
     places, values = own
     first = np.flatnonzero(zero[0] == 0)
@@ -78,30 +99,12 @@ def _with_zero(own: tuple[Floats, Floats], zero: tuple[Floats, Floats]) -> tuple
     return np.concatenate([[0.0], places]), np.concatenate([zero[1][first], values])
 
 
-@cache
-def solved(path: str, control_weight: float) -> tuple[float, float]:
-    """W1 and target variance of the population fixed point."""
-    flow = solve(finite_process(MRPS[SOLVED]), path=path, control_weight=control_weight)  # type: ignore[arg-type]
-    return float(np.mean(flow.wasserstein1)), float(np.mean(flow.target_variance))
-
-
-def _draw_solved(column: Iterator[Axes] | Floats, path: str, style: Style) -> None:
-    weights = SOLVED_WEIGHTS[path]
-    for axes, values in zip(column, zip(*(solved(path, weight) for weight in weights), strict=True), strict=True):
-        axes.plot(weights, values, color=style.colour, linewidth=0.8, zorder=1)  # type: ignore[union-attr]
-
-
-def _label(column: Floats, process: str) -> None:
-    distance, loss = column
-    distance.set(title=theme.PROCESSES[process].label)
-    loss.set(xlabel="λ", xlim=(-0.04, 1.04), xticks=[0, 0.25, 0.5, 0.75, 1])
-    for axes, text in ((distance, "W1 to the exact law"), (loss, "mean late loss")):
-        if process == PROCESSES[0]:
-            axes.set_ylabel(text)
-        if not axes.lines:
-            theme.empty_panel(axes)
-    if distance.lines:
-        distance.set_yscale("log")
-        theme.plain_log_axis(distance.yaxis)
-    if loss.lines:
-        loss.set_ylim(0, None)
+def _draw(
+    axes: Axes, style: Style, networks: tuple[Floats, Floats], weights: pd.Series, line: pd.Series | None
+) -> None:
+    """Networks as points with intervals, the population as a line (a dot where there is one λ only)."""
+    if np.isfinite(networks[1]).any():
+        draw_mean(axes, style, *networks)
+    if line is not None and len(line):
+        marker = "_" if len(line) == 1 else ""
+        axes.plot(weights, line, color=style.colour, linewidth=0.8, marker=marker, zorder=1)

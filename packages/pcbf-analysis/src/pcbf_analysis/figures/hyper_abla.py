@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from pcbf_analysis import theme
 from pcbf_analysis.figures import sensitivity
 from pcbf_analysis.results import Results
-from pcbf_records.toy import PROCESSES
+from pcbf_records.toy import PAPER_PROCESSES
 
 TITLE = "Sensitivity to λ and dcfm on the three toy processes"
 CAPTION = sensitivity.CAPTION
@@ -16,4 +16,4 @@ INPUTS = sensitivity.INPUTS
 
 def draw(results: Results) -> Figure:
     """The figure: three panels."""
-    return sensitivity.draw_processes(results, PROCESSES, theme.DOUBLE_COLUMN, 2.7)
+    return sensitivity.draw_processes(results, PAPER_PROCESSES, theme.DOUBLE_COLUMN, 2.7)

@@ -15,18 +15,18 @@ from pcbf_analysis.figures.common import draw_mean, legend_lines, mean_interval
 from pcbf_analysis.results import Results, Setting, chosen_coefficient, reported_w1, seed_means
 from pcbf_analysis.theme import Style
 from pcbf_core.mrp import MRPS
-from pcbf_records.layout import TOY_W1
-from pcbf_records.toy import TOY_METHODS, Floats
+from pcbf_records.layout import TOY_TUNING_W1, TOY_W1
+from pcbf_records.toy import Floats
 
 CAPTION = (
     "W1 distance to the exact return law (logarithmic axis) against the coefficient: λ in [0, γ] for PCBF with shared "
     "and with independent noise, λ in (0, 1] for PCBF on the flow path, dcfm in [0, 1] for Value Flows. Points are "
     "seeds, lines their mean, bars Student's 95 % interval of the mean; for the chain each seed's value is the mean "
     "over the paper's states s = 1, 5, 10, 18. A bar that leaves the panel below reaches zero; methods are drawn a "
-    "little apart. The star marks the λ with the lowest mean W1; diamonds and the dotted line are the values reported "
-    "in the paper."
+    "little apart. The star marks the λ with the lowest mean W1 on tuning seeds; diamonds and the dotted line are the "
+    "values reported in the paper."
 )
-INPUTS = (TOY_W1,)
+INPUTS = (TOY_W1, TOY_TUNING_W1)
 # to keep points at equal coefficients apart
 SHIFTS = {"pcbf-independent": 0.012, "value_flows": -0.012, "pcbf_flow": 0.006}
 STAR: dict[str, Any] = {
@@ -38,14 +38,16 @@ DIAMOND: dict[str, Any] = {"markeredgecolor": theme.METHODS["value_flows"].colou
 DOTTED: dict[str, Any] = {"color": theme.METHODS["pcbf"].colour, "linestyle": ":", "linewidth": 0.9}
 
 
+METHODS = ("pcbf", "pcbf-independent", "value_flows", "pcbf_flow")  # those with a weight to vary
+
+
 def draw_processes(results: Results, processes: tuple[str, ...], width: float, height: float) -> Figure:
     """One panel of W1 against the coefficient per process."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    w1, paper = results.w1(), results.paper_w1()
     for axes, process in zip(figure.subplots(1, len(processes)), processes, strict=True):
-        draw_panel(axes, process, w1, paper)
+        draw_panel(axes, process, results)
     figure.axes[0].set_ylabel("W1 to the exact law")
-    handles = legend_lines([(theme.METHODS[name].label, theme.METHODS[name]) for name in TOY_METHODS], markers=True)
+    handles = legend_lines([(theme.METHODS[name].label, theme.METHODS[name]) for name in METHODS], markers=True)
     star = Line2D([], [], linestyle="", marker="*", markersize=7, label="chosen λ", **STAR)
     diamond = Line2D([], [], linestyle="", marker="D", label="Value Flows in the paper", **DIAMOND)
     dotted = Line2D([], [], label="PCBF in the paper (λ not stated)", **DOTTED)
@@ -53,14 +55,15 @@ def draw_processes(results: Results, processes: tuple[str, ...], width: float, h
     return figure
 
 
-def draw_panel(axes: Axes, process: str, w1: pd.DataFrame, paper: pd.DataFrame) -> None:
+def draw_panel(axes: Axes, process: str, results: Results) -> None:
     """W1 of all methods on one process, and the paper's values."""
+    w1 = results.w1()
     states = MRPS[process].evaluation_states
     over_states = f", s = {', '.join(map(str, states))}" if len(states) > 1 else ""
     axes.set(title=theme.PROCESSES[process].label + over_states, xlabel="λ (PCBF) or dcfm (Value Flows)")
     axes.set(xlim=(-0.04, 1.04), xticks=[0, 0.25, 0.5, 0.75, 1])
     axes.set_xticklabels(["0", "0.25", "0.5", "0.75", "1"])
-    means = {method: seed_means(w1, process, method) for method in TOY_METHODS}
+    means = {method: seed_means(w1, process, method) for method in METHODS}
     present = {method: pair for method, pair in means.items() if np.isfinite(pair[1]).any()}
     if not present:
         axes.set_yticks([])
@@ -69,8 +72,8 @@ def draw_panel(axes: Axes, process: str, w1: pd.DataFrame, paper: pd.DataFrame) 
     axes.set_yscale("log")
     for method, (coefficients, values) in present.items():
         draw_method(axes, theme.METHODS[method], coefficients + SHIFTS.get(method, 0.0), values)
-    reported = draw_paper(axes, process, paper)
-    draw_choice(axes, process, w1)
+    reported = draw_paper(axes, process, results.paper_w1())
+    draw_choice(axes, process, results)
     shown = np.concatenate([reported, *(values.ravel() for _, values in present.values())])
     axes.set_ylim(0.7 * float(np.nanmin(shown)), 1.4 * float(np.nanmax(shown)))
     theme.plain_log_axis(axes.yaxis)
@@ -82,12 +85,12 @@ def draw_method(axes: Axes, style: Style, coefficients: Floats, values: Floats) 
     draw_mean(axes, style, coefficients, values)
 
 
-def draw_choice(axes: Axes, process: str, w1: pd.DataFrame) -> None:
+def draw_choice(axes: Axes, process: str, results: Results) -> None:
     """A star on PCBF's chosen λ."""
-    best = chosen_coefficient(w1, process)
+    best = chosen_coefficient(results, process)
     if best is None:
         return
-    coefficients, values = seed_means(w1, process, "pcbf")
+    coefficients, values = seed_means(results.w1(), process, "pcbf")
     mean, _ = mean_interval(values)
     axes.plot(best, mean[np.argmin(np.abs(coefficients - best))], "*", markersize=8, zorder=6, **STAR)
 

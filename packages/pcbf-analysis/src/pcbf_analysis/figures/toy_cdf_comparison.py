@@ -8,7 +8,7 @@ from pcbf_analysis import theme
 from pcbf_analysis.figures.common import cdf_curves, cdf_legend, draw_cdfs, panel_title
 from pcbf_analysis.results import Results, Setting
 from pcbf_records.layout import TOY_W1, toy_run
-from pcbf_records.toy import PROCESSES
+from pcbf_records.toy import PAPER_PROCESSES
 
 TITLE = "Learned return CDFs of PCBF and Value Flows"
 CAPTION = (
@@ -18,7 +18,7 @@ CAPTION = (
 )
 INPUTS = (
     TOY_W1,
-    *(toy_run(process, method) for process in PROCESSES for method in ("pcbf", "value_flows")),
+    *(toy_run(process, method) for process in PAPER_PROCESSES for method in ("pcbf", "value_flows")),
 )
 SETTINGS = (Setting("solitaire", 0), Setting("bernoulli", 0), Setting("chain", 5))
 

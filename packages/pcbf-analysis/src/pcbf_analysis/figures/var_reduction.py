@@ -10,6 +10,7 @@ from pcbf_analysis.figures.common import draw_mean, legend_lines
 from pcbf_analysis.results import Results, loss_by_seed
 from pcbf_analysis.theme import Style
 from pcbf_records.layout import TOY_LOSS_STD
+from pcbf_records.toy import PAPER_PROCESSES
 
 TITLE = "Standard deviation of the training loss against λ"
 CAPTION = (
@@ -27,7 +28,8 @@ def draw(results: Results) -> Figure:
     figure = Figure(figsize=(theme.DOUBLE_COLUMN, 2.6), layout="constrained")
     relative, raw = figure.subplots(1, 2)
     frame = results.loss_std()
-    for process, style in theme.PROCESSES.items():
+    for process in PAPER_PROCESSES:
+        style = theme.PROCESSES[process]
         for method, (_, linestyle) in NOISE.items():
             coefficients, values = loss_by_seed(frame, process, method)
             if values.size:
@@ -44,12 +46,15 @@ def draw(results: Results) -> Figure:
     if relative.lines:
         relative.axhline(1, color="#999999", linewidth=0.6, zorder=1)
         relative.set_ylim(0, None)
-    values = frame["loss_std"].to_numpy(dtype=float)[frame["method"].isin(NOISE).to_numpy()]
+    shown = frame["method"].isin(NOISE) & frame["env"].isin(PAPER_PROCESSES)
+    values = frame["loss_std"].to_numpy(dtype=float)[shown.to_numpy()]
     if raw.lines:
         raw.set_yscale("log")
         raw.set_ylim(0.7 * float(np.nanmin(values)), 1.5 * float(np.nanmax(values)))
         theme.plain_log_axis(raw.yaxis)
-    processes = legend_lines([(style.label, style) for style in theme.PROCESSES.values()], markers=True)
+    processes = legend_lines(
+        [(theme.PROCESSES[name].label, theme.PROCESSES[name]) for name in PAPER_PROCESSES], markers=True
+    )
     noises = legend_lines([(name, Style(name, "#555555", linestyle=linestyle)) for name, linestyle in NOISE.values()])
     figure.legend(handles=[*processes, *noises], loc="outside lower center", ncols=5)
     return figure

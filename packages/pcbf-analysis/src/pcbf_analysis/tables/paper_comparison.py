@@ -159,7 +159,7 @@ def toy_comparisons(results: Results) -> Iterator[Comparison]:
     w1, paper = results.w1(), results.paper_w1()
     columns = (paper[name] for name in ("env", "state", "method", "coefficient", "w1"))
     for process, state, method, printed, value in zip(*columns, strict=True):
-        coefficient = chosen_coefficient(w1, process) if method == "pcbf" else float(printed)
+        coefficient = chosen_coefficient(results, process) if method == "pcbf" else float(printed)
         setting = Setting(process, int(state))
         seeds = recorded_w1(w1, setting, method, coefficient)
         yield Comparison(

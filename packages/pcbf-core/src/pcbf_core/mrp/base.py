@@ -49,9 +49,7 @@ class MarkovRewardProcess(ABC):
         laws = [self.return_law(state) for state in self.live_states]
         return min(float(law.quantile(1e-4)) for law in laws), max(float(law.quantile(1 - 1e-4)) for law in laws)
 
-    def sample(
-        self, key: Array, batch_size: int, absorbing_fraction: float = 0.0, group_size: int = 1
-    ) -> Transition:
+    def sample(self, key: Array, batch_size: int, absorbing_fraction: float = 0.0, group_size: int = 1) -> Transition:
         """Independent transitions from states drawn uniformly among the live ones.
 
         A share `absorbing_fraction` of them starts in an absorbing state instead (reward 0, terminal):

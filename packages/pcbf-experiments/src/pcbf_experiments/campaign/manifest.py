@@ -10,29 +10,33 @@ from pathlib import Path
 from typing import Any
 
 from pcbf_experiments.campaign.plan import control_names
-from pcbf_experiments.campaign.settings import Settings
+from pcbf_experiments.campaign.settings import Settings, toy_pairs
 from pcbf_records import layout
 from pcbf_records.canonical import content_hash, readable_json
 from pcbf_records.commands import Parser, json_object
 from pcbf_records.files import sha256, write_text
 from pcbf_records.layout import MANIFEST
 from pcbf_records.sheets import Sheets, load_sheets
-from pcbf_records.toy import PROCESSES, TOY_METHODS
 from pcbf_records.versions import ANALYSIS, NUMERICAL, code_version, hardware, installed
 
 Manifest = dict[str, Any]
 
 
-def fixed_names() -> list[str]:
-    """Paths, inside a results folder, of the records that every scale has: toys and theory."""
-    runs = [layout.toy_run(process, method) for process in PROCESSES for method in TOY_METHODS]
-    return [*runs, layout.TOY_W1, layout.TOY_TUNING_W1, layout.TOY_LOSS_STD, layout.THEORY_CHECKS]
+# records that every scale has
+FIXED = (
+    layout.TOY_W1,
+    layout.TOY_TUNING_W1,
+    layout.TOY_LOSS_STD,
+    layout.THEORY_CHECKS,
+    layout.THEORY_POPULATION,
+)
 
 
 def record_names(settings: Settings, sheets: Sheets) -> list[str]:
     """Paths, inside a results folder, of the records a finished scale consists of."""
+    toys = [layout.toy_run(*pair) for pair in toy_pairs(settings)]
     collected = [layout.CONTROL_EVALUATIONS, layout.CONTROL_CONFIGS]
-    return [*fixed_names(), *collected, *control_names(settings, sheets)]
+    return [*toys, *FIXED, *collected, *control_names(settings, sheets)]
 
 
 def build_manifest(results: Path, settings: Settings, sheets: Sheets) -> Manifest:

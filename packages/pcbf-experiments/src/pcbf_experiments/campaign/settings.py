@@ -25,6 +25,7 @@ OVERRIDE_SOURCE = "--config"
 SELECTORS = ("tasks", "domains", "methods")  # words of `--config` that choose among the runs of a scale
 OTHER_WORDS = ("scale", *SELECTORS, "jobs_per_gpu")  # words of `--config` that are no section of a scale
 GRIDS = ("control_weights", "independent_control_weights", "dcfm_weights", "flow_control_weights", "learning_rates")
+TOY_LISTS = ("processes", "methods")
 
 
 class SettingsError(ValueError):
@@ -90,6 +91,12 @@ def selection(config: Mapping[str, Any]) -> dict[str, list[str]]:
     return {part: [value] if isinstance(value, str) else list(value) for part, value in chosen.items()}
 
 
+def toy_pairs(settings: Settings) -> list[tuple[str, str]]:
+    """The processes and methods whose toy runs a scale has."""
+    toy = settings["toy"]
+    return [(process, method) for process in toy["processes"] for method in toy["methods"]]
+
+
 def toy_job(settings: Settings, process: str, method: str) -> Settings:
     """What one toy job depends on: its own coefficients and the shared training settings."""
     toy = settings["toy"]
@@ -100,7 +107,7 @@ def toy_job(settings: Settings, process: str, method: str) -> Settings:
         "pcbf_flow": toy["flow_control_weights"],
         **dict.fromkeys(("flow_iqn", "iqn", "c51"), toy["learning_rates"]),
     }
-    shared = {name: value for name, value in toy.items() if name not in GRIDS}
+    shared = {name: value for name, value in toy.items() if name not in (*GRIDS, *TOY_LISTS)}
     return {"coefficients": coefficients[method], **shared}
 
 

@@ -24,11 +24,10 @@ from typing import IO, Any, TextIO
 import yaml
 
 from pcbf_experiments.campaign.plan import Plan, load_plan
-from pcbf_experiments.campaign.settings import SettingsError, toy_job, toy_work
+from pcbf_experiments.campaign.settings import SettingsError, toy_job, toy_pairs, toy_work
 from pcbf_records import layout
 from pcbf_records.commands import Parser
 from pcbf_records.progress import Progress, clock, progress_of
-from pcbf_records.toy import PROCESSES, TOY_METHODS
 
 START_UP_WORK = 10_000  # starting a job, or a short job as a whole, takes about as long as this many gradient steps
 COMPILE_WORK = 20_000  # what a training job needs besides, before its first step
@@ -142,8 +141,7 @@ def _job_name(results: Path, path: Path) -> str:
 def plan_work(plan: Plan) -> dict[str, float]:
     """Work of every job that trains or evaluates by name, in gradient steps of a toy; what comes before included."""
     settings, before = plan.settings[plan.scale], START_UP_WORK + COMPILE_WORK
-    pairs = [(process, method) for process in PROCESSES for method in TOY_METHODS]
-    toys = {Job("toy", pair): toy_work(toy_job(settings, *pair)) for pair in pairs}
+    toys = {Job("toy", pair): toy_work(toy_job(settings, *pair)) for pair in toy_pairs(settings)}
     control = {
         Job(ABLATION_RULES[stage] if job.change else stage, (job.change, job.task, job.method, job.group)): work
         for job in plan.selected()

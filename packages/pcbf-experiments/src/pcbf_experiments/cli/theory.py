@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pcbf_records.commands import Parser
-from pcbf_records.layout import THEORY_CHECKS, toy_run
+from pcbf_records.layout import THEORY_CHECKS, THEORY_POPULATION, toy_run
 
 TOY_RECORD = toy_run("solitaire", "pcbf")
 
@@ -17,7 +17,7 @@ def argument_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="pcbf-theory",
         description="Check the paper's theoretical statements numerically and write "
-        f"<results>/{THEORY_CHECKS}. "
+        f"<results>/{THEORY_CHECKS}, and the fixed points that infinite data would reach as {THEORY_POPULATION}. "
         "A check that fails is recorded as failing; it does not make the command fail.",
     )
     parser.add_argument(
@@ -31,7 +31,8 @@ def argument_parser() -> argparse.ArgumentParser:
         "--settings",
         required=True,
         metavar="JSON",
-        help="JSON text with `num_samples` (>= 1000, draws per Monte Carlo check) and `seed`, such as "
+        help="JSON text with `num_samples` (>= 1000, draws per Monte Carlo check) and `seed`, and if wanted "
+        "`num_flow_steps`, `num_points` and `population_processes` of the population solver, such as "
         '\'{"num_samples": 200000, "seed": 0}\'',
     )
     return parser
@@ -40,15 +41,19 @@ def argument_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of `pcbf-theory`."""
     options = argument_parser().parse_args(arguments)
-    from pcbf_experiments.theory import parse_settings, residual_rows, run_checks
-    from pcbf_records.theory import write_checks
+    from pcbf_experiments.theory import parse_settings, population_checks, population_rows, residual_rows, run_checks
+    from pcbf_records.theory import write_checks, write_population
 
     try:
         settings = parse_settings(options.settings)
         residuals = list(residual_rows(options.results / TOY_RECORD))
     except (ValueError, FileNotFoundError) as error:
         raise SystemExit(f"pcbf-theory: {error}") from None
-    rows = run_checks(settings) + residuals
+    population = population_rows(
+        settings.population_processes, num_flow_steps=settings.num_flow_steps, num_points=settings.num_points
+    )
+    write_population(options.results / THEORY_POPULATION, population)
+    rows = [*run_checks(settings), *population_checks(population), *residuals]
     file = options.results / THEORY_CHECKS
     write_checks(file, rows)
     failing = sorted(row.id for row in rows if not row.holds)

@@ -6,6 +6,7 @@ expectations of finite laws exactly, and where random samples are used the toler
 """
 
 from pcbf_experiments.theory.checks import CHECKS, TheorySettings, parse_settings, run_checks
+from pcbf_experiments.theory.population import population_checks, population_rows
 from pcbf_experiments.theory.residual import residual_rows
 from pcbf_experiments.theory.rows import at_least, at_most, near
 
@@ -16,6 +17,8 @@ __all__ = [
     "at_most",
     "near",
     "parse_settings",
+    "population_checks",
+    "population_rows",
     "residual_rows",
     "run_checks",
 ]

@@ -9,12 +9,15 @@ from typing import Annotated
 
 import numpy as np
 
-from pcbf_core.config import Range, config_from, tidy
+from pcbf_core.config import OneOf, Range, config_from, tidy
+from pcbf_core.mrp import MRPS
 from pcbf_experiments.theory.bias import lambda_bias_bound, lambda_decomposition, pointwise_bounds
 from pcbf_experiments.theory.contraction import shared_noise_contraction
 from pcbf_experiments.theory.fixed_points import dcfm_degeneracy, fixed_points
+from pcbf_experiments.theory.flow_path import flow_path
 from pcbf_experiments.theory.gaussian import bias_slope_order, gaussian_closed_forms, implemented_coupling
 from pcbf_experiments.theory.paths import endpoint_laws, path_identities, source_mismatch
+from pcbf_experiments.theory.population import SMOOTH
 from pcbf_experiments.theory.rows import Check
 from pcbf_experiments.theory.solver import euler_endpoint
 from pcbf_experiments.theory.velocity import posterior_velocity
@@ -36,15 +39,19 @@ CHECKS: dict[str, Check] = {
     "source_mismatch": source_mismatch,
     "dcfm_degeneracy": dcfm_degeneracy,
     "fixed_points": fixed_points,
+    "flow_path": flow_path,
 }
 
 
 @dataclass(frozen=True)
 class TheorySettings:
-    """How many random samples the Monte Carlo checks draw, and from which seed."""
+    """How many samples the Monte Carlo checks draw, from which seed; the population solver's grid and processes."""
 
     num_samples: Annotated[int, Range(at_least=1000)]
     seed: Annotated[int, Range(at_least=0)]
+    num_flow_steps: Annotated[int, Range(at_least=10)] = 100
+    num_points: Annotated[int, Range(at_least=41)] = 401
+    population_processes: tuple[Annotated[str, OneOf(tuple(MRPS))], ...] = SMOOTH
 
     def __post_init__(self) -> None:
         tidy(self)
