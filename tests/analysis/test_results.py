@@ -13,10 +13,10 @@ import pytest
 from pcbf_analysis.results import (
     Results,
     Setting,
-    lowest_coefficient,
     cost_frame,
     evaluation_settings,
     loss_by_seed,
+    lowest_coefficient,
     recorded_w1,
     reported_w1,
     seed_means,

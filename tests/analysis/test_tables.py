@@ -10,15 +10,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from pcbf_analysis import artefacts, cli, tables
 from pcbf_analysis.results import Results, Setting
 from pcbf_analysis.statistics import Interval
-from pcbf_analysis.tables import Column, Table, control_suite, tex_escape, w1_row
+from pcbf_analysis.tables import Column, Table, contest, control_suite, tex_escape, w1_row
+from pcbf_core.mrp import MRPS
+from pcbf_records import layout
 from pcbf_records.layout import ablation
-from pcbf_records.toy import W1_COLUMNS
+from pcbf_records.toy import SHAPES, TOY_METHODS, W1_COLUMNS, collect_toys, load_toy_record, save_toy_record
 
 from .run_fixtures import CUBE, CUBE_2, REPOSITORY, collected, write_cost, write_run, write_runs
 
@@ -431,3 +434,51 @@ def test_the_profile_figure_draws_complete_methods_and_says_when_there_are_none(
     assert figure.axes[0].get_title() == "OGBench (2 tasks)"
     nothing = artefacts.FIGURES["performance_profiles"].draw(empty)
     assert [text.get_text() for text in nothing.axes[0].texts] == ["no records yet"]
+
+
+# --- the contest ----------------------------------------------------------------------------------------------------
+
+
+def test_the_contest_ranks_every_method_with_a_coefficient_that_reported_seeds_did_not_choose(build: Any) -> None:
+    results = build(processes=["bernoulli"], num_seeds=3)
+    path = results.root / layout.toy_run("bernoulli", "value_flows")
+    record = load_toy_record(path)
+    arrays = {name: getattr(record, name) for name in SHAPES}
+    arrays["tuning_w1"] = np.array([[[0.9]], [[0.1]], [[0.5]]])  # tuning prefers the second coefficient
+    arrays["w1"] = np.array([[[0.0]] * 3, [[0.3]] * 3, [[0.6]] * 3]).reshape(3, 3, 1)  # reported seeds the first
+    save_toy_record(path, arrays, {})
+    collect_toys(results.root)
+    table = contest.contest(Results(results.root, results.repository))
+    rows = {method: dict(zip([c.name for c in table.columns], row, strict=True)) for row in table.rows
+            for method in [row[1]]}  # fmt: skip
+    assert set(rows) == set(TOY_METHODS)
+    assert rows["value_flows"]["coefficient"] == 0.5
+    assert rows["value_flows"]["w1"] == pytest.approx(0.3 / MRPS["bernoulli"].return_law(0).std)
+    assert (rows["pcbf_flow"]["coefficient"], rows["pcbf_flow"]["tried"]) == (1.0, 1)
+    assert table.column("w1") == sorted(table.column("w1"))
+
+
+def test_paired_differences_by_hand(build: Any) -> None:
+    results = build(processes=["bernoulli"], methods=["pcbf_flow", "pcbf"], num_seeds=3)
+    scale = MRPS["bernoulli"].return_law(0).std
+    for method, values in (("pcbf_flow", [0.1, 0.2, 0.3]), ("pcbf", [0.2, 0.4, 0.6])):
+        path = results.root / layout.toy_run("bernoulli", method)
+        record = load_toy_record(path)
+        arrays = {name: getattr(record, name) for name in SHAPES}
+        arrays["w1"] = np.broadcast_to(scale * np.array(values)[None, :, None], record.w1.shape)
+        save_toy_record(path, arrays, {})
+    collect_toys(results.root)
+    (row,) = contest.paired(Results(results.root, results.repository)).rows
+    half = 4.30265 * 0.1 / 3**0.5  # of differences -0.1, -0.2, -0.3
+    assert row[4:7] == (pytest.approx(-0.2), pytest.approx(-0.2 - half, abs=1e-5), pytest.approx(-0.2 + half, abs=1e-5))
+    assert row[7] == "no"
+
+
+def test_errors_of_a_law_by_hand() -> None:
+    exact = np.arange(20.0)
+    learned = np.stack([exact + 1, 2 * exact])
+    sizes = {name: measure(learned, exact) for name, (_, measure) in contest.MEASURES.items()}
+    np.testing.assert_allclose(sizes["mean"], [1, 9.5])
+    np.testing.assert_allclose(sizes["std"], [0, exact.std()])
+    np.testing.assert_allclose(sizes["cvar"], [1, 0.5])  # of the lowest two, 0 and 1
+    np.testing.assert_allclose(sizes["high"], [1, 18.5])  # of the highest two, 18 and 19

@@ -5,7 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pcbf_core.mrp import MRPS, Bernoulli, DiscreteLaw, MonteCarloChain, SolitaireDice, UniformLaw
+from pcbf_core.mrp import (
+    MRPS,
+    Bernoulli,
+    Crossroads,
+    DiscreteLaw,
+    MonteCarloChain,
+    NormalMixtureLaw,
+    SolitaireDice,
+    UniformLaw,
+)
 
 CASES = [(process, state) for process in MRPS.values() for state in process.evaluation_states]
 IDS = [f"{process.name}-{state}" for process, state in CASES]
@@ -69,6 +78,41 @@ def test_chain_laws_solve_the_distributional_bellman_equation():
     for state in (1, 7, 18):
         mixture = sum(moves[state, k] * successor_cdf(state - 1 + k) for k in range(3))
         np.testing.assert_allclose(chain.return_law(state).cdf(x), mixture, atol=1e-6)
+
+
+def test_crossroads_by_hand():
+    """The good road's last state pays N(2, ½²); the bad one's mixes the loss with it."""
+    good, bad = (Crossroads().return_law(state) for state in (3, 6))
+    assert (good.mean, good.std) == (pytest.approx(2.0), pytest.approx(0.5))
+    assert bad.mean == pytest.approx(0.1 * -10 + 0.9 * -2)
+    fork = Crossroads().return_law(0)
+    assert fork.mean == pytest.approx(0.9 * (0.6 * 2 * (1 + 0.9 + 0.81) + 0.4 * Crossroads().return_law(4).mean))
+    assert fork.cdf(0.0) == pytest.approx(0.4, abs=1e-3)  # two modes, one on either side
+
+
+def test_a_mixture_of_normals_against_its_parts():
+    law = NormalMixtureLaw(np.array([0.3, 0.7]), np.array([-2.0, 3.0]), np.array([0.5, 1.0]))
+    levels = np.linspace(0.01, 0.99, 21)
+    np.testing.assert_allclose(law.cdf(law.quantile(levels)), levels, atol=1e-12)
+    assert law.quantile(0.0) == -np.inf
+    assert law.quantile(1.0) == np.inf
+    samples = law.quantile((np.arange(4000) + 0.5) / 4000)
+    assert (samples.mean(), samples.std()) == (pytest.approx(law.mean, abs=1e-3), pytest.approx(law.std, rel=1e-3))
+    assert law.wasserstein1(samples) < 1e-3
+    assert law.wasserstein1(samples + 0.25) == pytest.approx(0.25, abs=1e-4)
+    # one sample in the middle of N(0, 1): the mean of |x|
+    one = NormalMixtureLaw(np.array([1.0]), np.array([0.0]), np.array([1.0]))
+    assert one.wasserstein1([0.0]) == pytest.approx(np.sqrt(2 / np.pi))
+    with pytest.raises(ValueError, match="sum to 1"):
+        NormalMixtureLaw(np.array([0.3]), np.array([0.0]), np.array([1.0]))
+
+
+def test_the_range_of_returns_holds_all_laws():
+    for process in MRPS.values():
+        low, high = process.return_range
+        for state in process.live_states:
+            law = process.return_law(state)
+            assert low <= law.quantile(0.001) <= law.quantile(0.999) <= high
 
 
 def test_wasserstein_by_hand():

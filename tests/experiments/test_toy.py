@@ -84,6 +84,17 @@ def test_seeds_differ_and_a_run_does_not_depend_on_its_neighbours_in_the_grid(so
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("method", ["iqn", "c51", "flow_iqn"])
+def test_a_setting_that_is_compiled_in_is_tried_in_turn(method: str):
+    settings = dataclasses.replace(SETTINGS, coefficients=(0.001, 0.1), num_steps=20)
+    both = make_record("bernoulli", method, settings)
+    alone = make_record("bernoulli", method, dataclasses.replace(settings, coefficients=(0.1,)))
+    np.testing.assert_allclose(alone["loss_history"][0], both["loss_history"][1], rtol=1e-4)
+    assert not np.allclose(both["loss_history"][0], both["loss_history"][1], rtol=1e-2)
+    assert (both["tuning_seeds"] == [1000]).all() and both["tuning_w1"].shape == (2, 1, 1)
+
+
+@pytest.mark.slow
 def test_command_writes_record_progress_and_tables(tmp_path: Path):
     for method in ("value_flows", "pcbf-independent"):
         output = tmp_path / toy_run("bernoulli", method)
@@ -91,7 +102,7 @@ def test_command_writes_record_progress_and_tables(tmp_path: Path):
         arguments = ["run", "bernoulli", method, "--settings", json.dumps(TINY), "--output", str(output)]
         main([*arguments, "--progress", str(progress)])
         state = json.loads(progress.read_text())
-        assert state["done"] == state["total"] == 2 * 2 * 4
+        assert state["done"] == state["total"] == 2 * (2 + 1) * 4
     main(["collect", "--results", str(tmp_path)])
     with open(tmp_path / TOY_W1) as file:
         rows = list(csv.DictReader(file))

@@ -14,7 +14,7 @@ from pcbf_experiments.theory.measures import order
 from pcbf_experiments.theory.rows import ROUNDING, at_least, at_most, near
 from pcbf_records.theory import CheckRow
 
-LABEL = "docs/flow-path.md"
+LABEL = "beyond:flow-path"
 Field = tuple[Values, Values]  # slope and level of affine velocities a z + b, whose flows are known
 
 

@@ -15,7 +15,7 @@ from pcbf_records.theory import CheckRow, PopulationRow
 
 SMOOTH = ("bernoulli", "normal")  # processes whose laws have no atoms and one state, where the solver converges fast
 MAX_ITERATIONS = 200
-LABEL = "docs/flow-path.md"
+LABEL = "beyond:flow-path"
 BIAS = {"bernoulli": (0.5, 0.05), "normal": (0.8, 0.01)}  # a weight of the linear path, W1 / std it does not fall below
 
 
