@@ -27,7 +27,7 @@ from pcbf_experiments.running.loop import RunOptions, run
 from pcbf_experiments.running.metrics import read_metrics
 from pcbf_experiments.running.problem import make_problem
 from pcbf_experiments.running.resume import load_agents
-from pcbf_experiments.running.settings import RunSettings
+from pcbf_experiments.running.settings import RunSettings, across_on
 from pcbf_experiments.running.snapshot import load_snapshot
 from pcbf_experiments.running.stopping import Stopper
 from pcbf_experiments.tasks import find_task
@@ -406,3 +406,8 @@ def test_what_a_job_would_replace_is_refused_beside_it(extra, capsys):
     named = ", ".join(word for word in ("--steps", "--set", "--batch-size", "--episodes") if word in extra)
     assert ended.value.code == 2
     assert f"--job holds all settings, so {named} cannot be given beside it" in capsys.readouterr().err
+
+
+def test_seeds_share_a_call_as_the_platform_likes_it():
+    assert (across_on("cpu"), across_on("gpu"), across_on("tpu")) == ("map", "vmap", "vmap")
+    assert across_on() == across_on(jax.default_backend())

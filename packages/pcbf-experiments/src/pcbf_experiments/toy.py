@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any
 
@@ -22,7 +22,7 @@ from pcbf_core.config import Count, OneOf, Positive, PositiveShare, Range, Share
 from pcbf_core.critic import PCBFCritic, PCBFCriticConfig
 from pcbf_core.flow import Solver, flow_times
 from pcbf_core.flow_critic import FlowCritic
-from pcbf_core.learner import LearnerState, ReturnCritic
+from pcbf_core.learner import LearnerConfig, LearnerState, ReturnCritic
 from pcbf_core.mrp import MRPS, MarkovRewardProcess
 from pcbf_core.networks import ACTIVATIONS
 from pcbf_core.noise import even_levels, noise_at_levels
@@ -32,7 +32,7 @@ from pcbf_core.types import Transition
 from pcbf_records.toy import RESIDUAL_STEPS, TOY_METHODS
 
 FIRST_TUNING_SEED = 1000
-GROUP_SIZE = 8  # of FlowIQN
+IQN_SETTINGS = {"quantile_features": 32, "num_levels": 8, "huber_threshold": 0.1}  # of the size of the other networks
 NUM_LEVELS = 256  # quantiles kept per law
 NUM_BLOCKS = 100  # points kept of a loss history
 NUM_PARTICLES = 24  # flow lines kept for pictures
@@ -92,68 +92,58 @@ class ProcessSource(struct.PyTreeNode):
 
 @dataclass(frozen=True)
 class Entry:
-    """How a method takes part: its critic, and which setting its grid varies.
+    """How a method takes part.
 
     Attributes:
-      make: the critic with these settings.
-      coefficient: name of the setting; one of the config's `coefficients` trains side by side, another in turn.
+      critic, config: its classes.
+      coefficient: the setting that its grid varies; one of the config's `coefficients` trains side by side, another in
+        turn.
+      settings: what is fixed for it.
       group_size: rows of a batch that start in one state.
     """
 
-    make: Callable[..., ReturnCritic]
+    critic: type[ReturnCritic]
+    config: type[LearnerConfig]
     coefficient: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
     group_size: int = 1
 
 
 ENTRIES = {
-    "pcbf": Entry(lambda spec, **kw: PCBFCritic(PCBFCriticConfig(**kw, path="linear"), spec), "control_weight"),
+    "pcbf": Entry(PCBFCritic, PCBFCriticConfig, "control_weight", {"path": "linear"}),
     "pcbf-independent": Entry(
-        lambda spec, **kw: PCBFCritic(PCBFCriticConfig(**kw, path="linear", shared_noise=False), spec), "control_weight"
+        PCBFCritic, PCBFCriticConfig, "control_weight", {"path": "linear", "shared_noise": False}
     ),
-    "value_flows": Entry(lambda spec, **kw: ValueFlowsCritic(ValueFlowsCriticConfig(**kw), spec), "dcfm_weight"),
-    "pcbf_flow": Entry(lambda spec, **kw: PCBFCritic(PCBFCriticConfig(**kw, path="flow"), spec), "control_weight"),
-    "flow_iqn": Entry(
-        lambda spec, **kw: SortedFlowCritic(SortedFlowCriticConfig(**kw, group_size=GROUP_SIZE), spec),
-        "learning_rate",
-        GROUP_SIZE,
-    ),
-    "iqn": Entry(
-        lambda spec, **kw: QuantileCritic(
-            QuantileCriticConfig(**plain(kw), quantile_features=kw["hidden_sizes"][0], huber_threshold=0.1), spec
-        ),
-        "learning_rate",
-    ),
-    "c51": Entry(lambda spec, **kw: CategoricalCritic(CategoricalCriticConfig(**plain(kw)), spec), "learning_rate"),
+    "value_flows": Entry(ValueFlowsCritic, ValueFlowsCriticConfig, "dcfm_weight"),
+    "pcbf_flow": Entry(PCBFCritic, PCBFCriticConfig, "control_weight", {"path": "flow"}),
+    "flow_iqn": Entry(SortedFlowCritic, SortedFlowCriticConfig, "learning_rate", {"group_size": 8}, group_size=8),
+    "iqn": Entry(QuantileCritic, QuantileCriticConfig, "learning_rate", IQN_SETTINGS),
+    "c51": Entry(CategoricalCritic, CategoricalCriticConfig, "learning_rate"),
 }
-FLOW_SETTINGS = ("num_flow_steps", "solver", "time_power", "num_flow_times", "stratified")
-
-
-def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a critic without a flow."""
-    return {name: value for name, value in settings.items() if name not in FLOW_SETTINGS}
 
 
 def make_critics(process: MarkovRewardProcess, method: str, settings: ToySettings) -> list[ReturnCritic]:
     """The critics of a method: one whose coefficient varies by learner, or one for every value of the setting."""
     check_choice("method", method, TOY_METHODS)
     entry = ENTRIES[method]
-    shared: dict[str, Any] = dict(
-        discount=process.discount,
-        hidden_sizes=settings.hidden_sizes,
-        activation=settings.activation,
-        layer_norm=False,
-        num_critics=1,
-        learning_rate=settings.learning_rate,
-        polyak_rate=settings.polyak_rate,
-        decay_steps=settings.num_steps,
-        hold_fraction=settings.hold_fraction,
-        **{name: getattr(settings, name) for name in FLOW_SETTINGS},
-    )
+    known = {field.name for field in dataclasses.fields(entry.config)}
+    taken = {name: value for name, value in dataclasses.asdict(settings).items() if name in known}
+    fixed: dict[str, Any] = {
+        **taken,
+        "discount": process.discount,
+        "layer_norm": False,
+        "num_critics": 1,
+        "decay_steps": settings.num_steps,
+        **entry.settings,
+    }
     spec = dataclasses.replace(process.spec, return_range=process.return_range)
-    critic = entry.make(spec, **shared)
-    if entry.coefficient in critic.config.coefficients:
-        return [critic]
-    return [entry.make(spec, **shared | {entry.coefficient: value}) for value in settings.coefficients]
+
+    def make(**changes: Any) -> ReturnCritic:
+        return entry.critic(entry.config(**fixed | changes), spec)
+
+    if entry.coefficient in make().config.coefficients:
+        return [make()]
+    return [make(**{entry.coefficient: value}) for value in settings.coefficients]
 
 
 def train(

@@ -83,7 +83,9 @@ def parser() -> argparse.ArgumentParser:
         "--return-width", type=positive_number, help="scale rewards so that the return range has this width"
     )
     group.add_argument(
-        "--across", choices=("vmap", "map"), default="vmap", help="seeds in lockstep or in turn (default: %(default)s)"
+        "--across",
+        choices=("vmap", "map"),
+        help="seeds in lockstep or in turn (default: in turn on a CPU, in lockstep on a GPU or TPU)",
     )
     group.add_argument(
         "--memory-budget", type=positive_number, metavar="GB", help="stream image data larger than this from the host"
@@ -161,7 +163,7 @@ def settings_of(options: argparse.Namespace, task: Task) -> tuple[RunSettings, d
 
 def run_settings(options: argparse.Namespace, task: Task) -> RunSettings:
     """Run settings of the command line."""
-    from pcbf_experiments.running.settings import RunSettings
+    from pcbf_experiments.running.settings import RunSettings, across_on
 
     return RunSettings(
         **intervals(options, task),
@@ -169,7 +171,7 @@ def run_settings(options: argparse.Namespace, task: Task) -> RunSettings:
         standardise=options.standardise,
         reward_scale=options.reward_scale,
         return_width=options.return_width,
-        across=options.across,
+        across=options.across or across_on(),
     )
 
 
