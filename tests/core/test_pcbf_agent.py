@@ -81,7 +81,7 @@ def test_done_source():
 
 
 def test_scores_are_means_of_the_critics_returns_under_noise_common_to_candidates():
-    one, x = agent(num_return_samples=3), batch(4)
+    one, x = agent(score="mean", score_noise="shared", num_return_samples=3), batch(4)
     state = fresh()
     action = jnp.stack([x.action, x.action, x.next_action], axis=1)
     observation = x.observation[:, None]
@@ -91,19 +91,30 @@ def test_scores_are_means_of_the_critics_returns_under_noise_common_to_candidate
     plain = one.critic.returns_at(state, x.observation, x.next_action, noise[:, 0]).mean(axis=-1)
     np.testing.assert_allclose(score[:, 2], plain, rtol=1e-5)
 
-    own = agent(score_noise="per_candidate", num_return_samples=3)
+    own = agent(score="mean", score_noise="per_candidate", num_return_samples=3)
     alone = own.score(state, observation, action, KEY, for_target=False)
     assert float(jnp.abs(alone[:, 0] - alone[:, 1]).min()) > 0
 
 
 def test_one_step_score_is_noise_plus_velocity():
-    one, x = agent(score="one_step", num_return_samples=1), batch(4)
+    one, x = agent(score="one_step", score_noise="shared", num_return_samples=1), batch(4)
     state = fresh()
     score = one.score(state, x.observation[:, None], x.action[:, None], KEY, for_target=False)
     noise = jax.random.normal(KEY, (4, 1, 1))[:, 0]
     velocity = one.critic.ensemble(state.params["critic"], x.observation, x.action, sample_axes=1)
     members = noise + velocity(jnp.zeros(()), jnp.broadcast_to(noise, (2, 4, 1)))
     np.testing.assert_allclose(score, jnp.clip(members, -5, 5).mean(axis=0), rtol=1e-5)
+
+
+def test_few_even_noises_score_as_many_random_ones_do():
+    state, x = fresh(), batch(4)
+    where = (state, x.observation[:, None], jnp.stack([x.action, x.next_action], axis=1))
+    even = agent(score="mean", score_noise="even", num_return_samples=4)
+    score = even.score(*where, KEY, for_target=False)
+    np.testing.assert_array_equal(score, even.score(*where, jax.random.key(9), for_target=False))  # nothing is drawn
+    many = agent(score="mean", score_noise="shared", num_return_samples=4096).score(*where, KEY, for_target=False)
+    few = agent(score="mean", score_noise="shared", num_return_samples=4).score(*where, KEY, for_target=False)
+    assert float(jnp.abs(score - many).max()) < 0.1 < float(jnp.abs(few - many).max())
 
 
 def test_tail_scores_are_ordered():

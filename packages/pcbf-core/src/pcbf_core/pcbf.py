@@ -15,11 +15,12 @@ from pcbf_core.critic import PCBFCritic, PCBFCriticConfig
 from pcbf_core.flow import Solver
 from pcbf_core.flow_critic import FlowCritic, FlowCriticConfig
 from pcbf_core.learner import LearnerState
+from pcbf_core.noise import even_levels, noise_at_levels
 from pcbf_core.released import VARIANTS, DoneSource, with_terminals_of
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
 NextAction = Literal["rejection", "bc_sample", "dataset_next", "current_action"]
-ScoreNoise = Literal["shared", "per_candidate"]
+ScoreNoise = Literal["shared", "per_candidate", "even"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class FlowAgentConfig(FlowCriticConfig, CandidateConfig):
         the mean of M returns spread over the tail that `risk_level` and `risk_seeking` name.
       num_return_samples: M when acting. The paper does not give it.
       score_noise: "shared" scores the candidates of a state under common noises; "per_candidate" under
-        their own, which adds about a standard deviation of the return to each score if M = 1.
+        their own, which adds about a standard deviation of the return to each score if M = 1; "even" under the normal
+        quantiles of M even levels, the same for all states: of a monotone map few give the mean.
       next_action: a' of the targets: the best of K candidates ("rejection"), one sample of the proposal,
         the data's own next action, or the current action (as the paper's repository does).
       next_score, num_next_samples: score and M for the targets' candidates. The paper does not give them;
@@ -97,7 +99,11 @@ class FlowAgent(CandidateAgent):
             level, upper = config.risk_level, config.risk_seeking
             return critic.cvar(state, observation, action, level, num_samples, upper=upper)
         *batch, num_candidates, _ = action.shape
-        noise = jax.random.normal(key, (*batch, 1 if config.score_noise == "shared" else num_candidates, num_samples))
+        if config.score_noise == "even":
+            noise = noise_at_levels(even_levels(num_samples))
+        else:
+            per_candidate = 1 if config.score_noise == "shared" else num_candidates
+            noise = jax.random.normal(key, (*batch, per_candidate, num_samples))
         returns = critic.one_step_returns if kind == "one_step" else critic.returns_at
         return returns(state, observation, action, noise).mean(axis=-1)
 
@@ -123,6 +129,9 @@ class PCBFConfig(FlowAgentConfig, PCBFCriticConfig):
     num_flow_steps: Count = PCBFCriticConfig.num_flow_steps
     solver: Solver = PCBFCriticConfig.solver
     stratified: bool = PCBFCriticConfig.stratified
+    score: Annotated[str, OneOf("scores")] = "one_step"
+    score_noise: ScoreNoise = "even"
+    num_return_samples: Count = 4
 
     @classmethod
     def variant(cls, name: str, **settings: Any) -> PCBFConfig:

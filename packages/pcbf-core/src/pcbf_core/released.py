@@ -32,6 +32,9 @@ PAPER: dict[str, Any] = {
     "solver": "euler",
     "num_flow_steps": 10,
     "stratified": False,
+    "score": "mean",
+    "score_noise": "shared",
+    "num_return_samples": 16,
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "paper": PAPER,
