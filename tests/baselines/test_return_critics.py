@@ -49,6 +49,7 @@ def test_noises_of_a_group_are_even_and_increase():
     np.testing.assert_allclose(jnp.diff(levels, axis=1), 1 / 8, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_sorting_a_mixture_lowers_the_targets_variance_with_the_groups_size():
     """Bernoulli has two successors: in groups the pairing of the whole mixture is monotone, one by one it is not."""
     batch = Bernoulli().sample(jax.random.key(2), 4096)
@@ -73,6 +74,7 @@ def test_a_batch_without_whole_groups_is_refused():
         target_loss(sorted_critic(8), Bernoulli().sample(KEY, 12))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "critic",
     [

@@ -25,6 +25,7 @@ def loss(critic, state, key=KEY):
     return run(state)
 
 
+@pytest.mark.slow
 def test_without_dcfm_the_loss_is_pcbf_at_zero_control_weight():
     ours = PCBFCritic(
         PCBFCriticConfig(**{"solver": "euler", "stratified": False, **SHARED}, control_weight=0.0), PROCESS.spec

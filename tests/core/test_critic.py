@@ -52,6 +52,7 @@ def loss_of(critic: PCBFCritic, transitions: Transition) -> float:
     return float(loss(state)[0])
 
 
+@pytest.mark.slow
 def test_every_online_parameter_of_both_members_gets_a_gradient_and_targets_get_none():
     critic = PCBFCritic(SMALL, SPEC)
     online, target = gradients(critic, critic.init(jax.random.key(0)), batch())

@@ -38,9 +38,10 @@ def test_moments(environment: str, state: int, mean: float, std: float):
     assert law.truncation_error < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("process", "state"), CASES, ids=IDS)
 def test_simulated_returns_follow_the_law(process, state: int):
-    samples = np.asarray(process.monte_carlo_returns(jax.random.key(state + 1), state, 20_000))
+    samples = np.asarray(process.monte_carlo_returns(jax.random.key(state + 1), state, 20_000, max_steps=600))
     law = process.return_law(state)
     assert law.wasserstein1(samples) < 0.02 * law.std + 0.01
 

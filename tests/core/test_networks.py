@@ -12,6 +12,7 @@ from pcbf_core import networks
 from pcbf_core.networks import MLP, StateEmbedding, VelocityField, ensemble_velocity, in_blocks, init_ensemble
 
 
+@pytest.mark.slow
 def test_hoisted_first_layer_equals_the_plain_mlp():
     field = VelocityField(context_dim=5, hidden_sizes=(16, 8))
     keys = jax.random.split(jax.random.key(0), 4)
@@ -54,6 +55,7 @@ def test_hidden_layers_follow_the_paper():
     np.testing.assert_allclose(shortened, first, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_members_differ_and_see_their_own_points():
     field = VelocityField(context_dim=4, hidden_sizes=(8,), encoder=StateEmbedding(3, 4))
     states, nothing = jnp.array([0, 1, 2]), jnp.zeros((3, 0))

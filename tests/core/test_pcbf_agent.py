@@ -42,6 +42,7 @@ def fresh() -> LearnerState:
     return jax.jit(agent().init)(KEY)
 
 
+@pytest.mark.slow
 def test_next_action_by_each_rule():
     x = batch()
     state = fresh()
@@ -66,6 +67,7 @@ def test_missing_fields_are_named():
         PCBF(PCBFConfig(**TINY), TaskSpec((3,), 2)).init(KEY)
 
 
+@pytest.mark.slow
 def test_done_source():
     x = batch()
     np.testing.assert_array_equal(with_terminals_of("masks", x).terminal, 0.0)
@@ -106,6 +108,7 @@ def test_one_step_score_is_noise_plus_velocity():
     np.testing.assert_allclose(score, jnp.clip(members, -5, 5).mean(axis=0), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_few_even_noises_score_as_many_random_ones_do():
     state, x = fresh(), batch(4)
     where = (state, x.observation[:, None], jnp.stack([x.action, x.next_action], axis=1))

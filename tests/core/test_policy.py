@@ -28,6 +28,7 @@ def test_product_of_parts_is_the_product_of_their_concatenation():
     np.testing.assert_allclose(product([observation, action], kernel), whole, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_conditioned_mlp_is_the_plain_mlp():
     net = ConditionedMLP(context_dim=3, input_dim=2, hidden_sizes=(8, 4), output_dim=2)
     context, inputs = jax.random.normal(KEY, (7, 3)), jax.random.normal(jax.random.key(1), (7, 2))

@@ -121,6 +121,7 @@ class Ledger:
         return self.learn(state, self.prepare(state, batch, key), key)
 
 
+@pytest.mark.slow
 def test_a_prepared_transition_serves_the_asked_number_of_steps_and_is_never_older_than_its_round():
     blank = jnp.zeros(10_000)
     source = Dataset(Transition(blank, blank, jnp.arange(10_000.0), blank, blank))

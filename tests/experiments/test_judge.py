@@ -99,6 +99,7 @@ def records(files: JobFiles) -> list[bytes]:
 # --- the same numbers -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("standardise", [False, True])
 def test_a_snapshot_plays_as_the_live_state_did(
     standardise: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -226,6 +227,7 @@ def test_snapshots_that_nothing_needs_go_and_evaluations_stay(
     assert [len(e.scores) for e in judged] == [5 if step in left else 4 for step in (20, 40, 60)]
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_changed_is_judged_anew_and_the_others_are_not(files: JobFiles, plays: list[str]) -> None:
     judge(files)
     other = fit(files.root / "other", dataclasses.replace(SETTINGS))

@@ -50,6 +50,7 @@ def test_same_seed_gives_the_same_bytes_with_any_number_of_processes(tmp_path):
     assert other[0].read_bytes() != first[0].read_bytes()
 
 
+@pytest.mark.slow
 def test_arm_data_pass_every_check_and_repeat(tmp_path):
     files = make(CUBE, tmp_path / "a")
     again = make(CUBE, tmp_path / "b")  # same process, simulator already used
@@ -62,6 +63,7 @@ def test_arm_data_pass_every_check_and_repeat(tmp_path):
         assert arrays["qpos"].dtype == np.float32 and arrays["terminals"].dtype == bool
 
 
+@pytest.mark.slow
 def test_stored_states_replay_to_the_stored_observations(tmp_path):
     """Open loop from the first stored state, the recorded actions lead through the recorded observations."""
     make(CUBE, tmp_path)

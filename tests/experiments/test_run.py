@@ -126,6 +126,7 @@ def test_row_cut_in_the_middle_is_made_again(finished, tmp_path):
     assert artefacts(tmp_path) == artefacts(finished)
 
 
+@pytest.mark.slow
 def test_length_of_compiled_calls_changes_no_parameter(finished, tmp_path):
     train(tmp_path, dataclasses.replace(SETTINGS, log_every=20))
     for seed in (0, 1):

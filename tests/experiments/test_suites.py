@@ -21,6 +21,7 @@ from pcbf_records.sheets import Task
 from .tiny import TASK, TinySuite, registered
 
 
+@pytest.mark.slow
 def test_a_suite_of_ones_own_loads_trains_and_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`TinySuite` is known to nothing but its registration."""
     with registered():

@@ -197,6 +197,7 @@ def test_a_failing_residual_is_recorded_and_the_command_succeeds(
     assert "fails: rcorr-n08" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_same_settings_same_bytes(tmp_path: Path) -> None:
     for name in ("first", "second"):
         write_residuals(tmp_path / name)

@@ -34,6 +34,7 @@ def solitaire() -> dict[str, np.ndarray]:
     return make_record("solitaire", "pcbf", SETTINGS)
 
 
+@pytest.mark.slow
 def test_w1_is_the_distance_of_the_recorded_law(solitaire):
     law = MRPS["solitaire"].return_law(0)
     for i in range(2):
@@ -43,6 +44,7 @@ def test_w1_is_the_distance_of_the_recorded_law(solitaire):
     assert (np.diff(solitaire["quantiles"], axis=-1) >= 0).all()
 
 
+@pytest.mark.slow
 def test_shapes_and_residuals(solitaire):
     assert solitaire["loss_history"].shape == (2, 2, 4)
     assert solitaire["flow_paths"].shape == (1, toy.NUM_PATH_STEPS + 1, toy.NUM_PARTICLES)
@@ -57,6 +59,7 @@ def test_shapes_and_residuals(solitaire):
     assert (solitaire["residual_independent"][:, :, 0] > 0.5).all()
 
 
+@pytest.mark.slow
 def test_the_same_settings_give_the_same_bytes(solitaire, tmp_path: Path):
     told = metadata("solitaire", "pcbf", SETTINGS)
     save_toy_record(tmp_path / "one.npz", solitaire, told)
@@ -64,6 +67,7 @@ def test_the_same_settings_give_the_same_bytes(solitaire, tmp_path: Path):
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
 
 
+@pytest.mark.slow
 def test_what_a_job_writes_is_what_readers_are_promised(solitaire, tmp_path: Path):
     path = tmp_path / toy_run("solitaire", "pcbf")
     save_toy_record(path, solitaire, metadata("solitaire", "pcbf", SETTINGS))
