@@ -20,7 +20,7 @@ from pcbf_core.config import config_from
 from pcbf_core.mrp import MRPS
 from pcbf_core.training import init_many, train_chunk
 from pcbf_experiments.campaign.settings import load_scales, toy_job
-from pcbf_experiments.toy import ProcessSource, ToySettings, make_critic
+from pcbf_experiments.toy import ENTRIES, ProcessSource, ToySettings, make_critics
 
 ROOT = Path(__file__).parent.parent
 TITLES = {"pcbf": "PCBF", "value_flows": "Value Flows"}
@@ -34,7 +34,7 @@ def settings_of(scale: str, env: str, method: str) -> ToySettings:
 def plain_seconds(env: str, method: str, num_steps: int = 20) -> float:
     """Seconds of a whole run that goes through Python at every step, in the paper's setting."""
     settings, process = settings_of("paper", env, method), MRPS[env]
-    critic, _ = make_critic(process, method, settings)
+    (critic,) = make_critics(process, method, settings)
     state, key = critic.init(jax.random.key(0)), jax.random.key(1)
     update = jax.jit(critic.update)
 
@@ -53,7 +53,7 @@ def plain_seconds(env: str, method: str, num_steps: int = 20) -> float:
 def grid_seconds(env: str, method: str, num_steps: int = 200) -> float:
     """Seconds of a learner's share of a whole compiled grid, in the laptop setting."""
     settings, process = settings_of("laptop", env, method), MRPS[env]
-    critic, name = make_critic(process, method, settings)
+    (critic,), name = make_critics(process, method, settings), ENTRIES[method].coefficient
     weights = jnp.tile(jnp.asarray(settings.coefficients), settings.num_seeds)
     keys = jax.random.split(jax.random.key(0), len(weights))
     fresh = init_many(critic, keys)

@@ -126,6 +126,10 @@ class ReturnCritic(ABC):
     ) -> tuple[Array, Metrics]:
         """Training loss and what to log."""
 
+    @abstractmethod
+    def quantiles(self, state: LearnerState, observation: Array, action: Array, levels: Array) -> Array:
+        """Return quantiles at `levels` in (0, 1), (*batch, levels)."""
+
     def init(self, key: Array) -> LearnerState:
         return fresh_state(self.config, {"critic": self.init_params(key)}, target_roles=("critic",))
 

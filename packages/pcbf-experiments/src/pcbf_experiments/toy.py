@@ -195,14 +195,16 @@ def evaluate(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Quantiles (learners, states, levels) and W1 to the exact law (learners, states)."""
     live = jnp.array(process.live_states)
-    steps = {"num_flow_steps": settings.num_eval_steps} if isinstance(critic, FlowCritic) else {}
+    read = critic.quantiles
+    if isinstance(critic, FlowCritic):
+        read = partial(critic.quantiles, num_flow_steps=settings.num_eval_steps)
 
     @jax.jit
     @jax.vmap
     def quantiles(state: LearnerState) -> tuple[Array, Array]:
         levels = (even_levels(settings.num_eval_samples), even_levels(NUM_LEVELS))
         nothing = jnp.zeros((len(live), 0))
-        fine, coarse = (critic.quantiles(state, live, nothing, u, **steps) for u in levels)
+        fine, coarse = (read(state, live, nothing, u) for u in levels)
         return fine, jnp.sort(coarse, axis=-1)
 
     fine, coarse = (np.asarray(x) for x in quantiles(states))

@@ -50,10 +50,10 @@ def draw(results: Results) -> Figure:
             distances, losses = seed_means(w1, process, method), late_losses(results, process, method)
             if path == "flow":
                 distances, losses = with_zero(distances, at_zero[0]), with_zero(losses, at_zero[1])
-            lines = fixed_points(population, process, path, noise)
+            weights, w1_line, variance = fixed_points(population, process, path, noise)
             if noise == "shared":
-                _draw(distance, style, distances, lines["control_weight"], lines["w1"] if process in SMOOTH else None)
-            _draw(loss, style, losses, lines["control_weight"], lines["target_variance"])
+                _draw(distance, style, distances, weights, w1_line if process in SMOOTH else w1_line[:0])
+            _draw(loss, style, losses, weights, variance)
         distance.set(title=theme.PROCESSES[process].label)
         loss.set(xlabel="λ", xlim=(-0.06, 1.06), xticks=[0, 0.5, 1])
         for axes, text in ((distance, "W1 to the exact law"), (loss, "mean late loss")):
@@ -74,11 +74,14 @@ def draw(results: Results) -> Figure:
     return figure
 
 
-def fixed_points(population: pd.DataFrame, process: str, path: str, noise: str) -> pd.DataFrame:
-    """Rows of the population record for one line, by λ; the flow path begins where the linear one does."""
+def fixed_points(population: pd.DataFrame, process: str, path: str, noise: str) -> Floats:
+    """λ, W1 and target variance (3, λ) of fixed points on one line; the flow path begins where the linear one does."""
     of_path = (population["path"] == path) | ((population["control_weight"] == 0) & (population["path"] == "linear"))
-    rows = population[(population["process"] == process) & of_path & (population["noise"] == noise)]
-    return rows.dropna(subset=["w1"]).sort_values("control_weight")
+    kept = (population["process"] == process) & of_path & (population["noise"] == noise)
+    columns = (population[name] for name in ("control_weight", "w1", "target_variance"))
+    values = np.stack([column.to_numpy(dtype=float)[kept.to_numpy(dtype=bool)] for column in columns])
+    values = values[:, np.isfinite(values).all(axis=0)]
+    return values[:, np.argsort(values[0])]
 
 
 def late_losses(results: Results, process: str, method: str) -> tuple[Floats, Floats]:
@@ -99,12 +102,10 @@ def with_zero(own: tuple[Floats, Floats], zero: tuple[Floats, Floats]) -> tuple[
     return np.concatenate([[0.0], places]), np.concatenate([zero[1][first], values])
 
 
-def _draw(
-    axes: Axes, style: Style, networks: tuple[Floats, Floats], weights: pd.Series, line: pd.Series | None
-) -> None:
-    """Networks as points with intervals, the population as a line (a dot where there is one λ only)."""
+def _draw(axes: Axes, style: Style, networks: tuple[Floats, Floats], weights: Floats, line: Floats) -> None:
+    """Networks as points with intervals, the population as a line (a dash where there is one λ only)."""
     if np.isfinite(networks[1]).any():
         draw_mean(axes, style, *networks)
-    if line is not None and len(line):
+    if len(line):
         marker = "_" if len(line) == 1 else ""
-        axes.plot(weights, line, color=style.colour, linewidth=0.8, marker=marker, zorder=1)
+        axes.plot(weights[: len(line)], line, color=style.colour, linewidth=0.8, marker=marker, zorder=1)
