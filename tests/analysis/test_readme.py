@@ -6,45 +6,34 @@ import pandas as pd
 import pytest
 
 from pcbf_analysis.claims import VERDICTS
-from pcbf_analysis.theme import METHODS
+from pcbf_analysis.theme import METHODS, PROCESSES
 from pcbf_records import layout
 
 from .run_fixtures import REPOSITORY as ROOT
 
 PUBLISHED = ROOT / layout.published_folder("laptop")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-KEYS = ["env", "state", "method", "coefficient"]
-NUMBERS = r" \| ([\d.]+)" * 5
+CONTESTANTS = ("pcbf_flow", "pcbf", "value_flows", "flow_iqn", "iqn", "c51")
 ROWS = re.findall(
-    r"^\| (Solitaire Dice|Bernoulli|Chain, s = (\d+)) \| ([\d.]+) \| \*{0,2}([\d.]+)\*{0,2}" + NUMBERS + r" \|$",
+    rf"^\| ({'|'.join(style.label for style in PROCESSES.values())})" + r" \| (\*{0,2}[\d.]+\*{0,2})" * 6 + r" \|$",
     README,
     flags=re.MULTILINE,
 )
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_w1_table(row: tuple[str, ...]):
-    name, state, control_weight, *numbers = row
-    process = {"Solitaire Dice": "solitaire", "Bernoulli": "bernoulli"}.get(name, "chain")
-    place = (process, int(state or 0))
-    ours = pd.read_csv(PUBLISHED / layout.TOY_W1).groupby(KEYS)["w1"].mean().to_dict()
-    paper = (
-        pd.read_csv(ROOT / layout.PAPER_NUMBERS / "toy_w1.csv")
-        .fillna({"coefficient": -1})
-        .set_index(KEYS)["w1"]
-        .to_dict()
-    )
-    expected: list[float] = []
-    for method, coefficient in (("pcbf", float(control_weight)), ("value_flows", 0.0), ("value_flows", 1.0)):
-        in_paper = -1 if method == "pcbf" else coefficient  # the paper does not state PCBF's
-        expected += [ours[*place, method, coefficient], paper[*place, method, in_paper]]
-    assert [float(number) for number in numbers] == pytest.approx(expected, abs=5.1e-4)
-    table = pd.read_csv(PUBLISHED / layout.table("toy_w1", "csv")).set_index(KEYS[:3])
-    assert float(control_weight) == table.loc[(*place, "pcbf"), "coefficient"]
-
-
-def test_all_six_settings_are_shown():
-    assert len(ROWS) == 6
+def test_the_contest_is_shown_whole_and_as_it_is():
+    """W1 in units of the law's std; bold is what is nearer to the law than every other, by paired intervals."""
+    table = pd.read_csv(PUBLISHED / layout.table("toy_contest", "csv")).set_index(["env", "method"])["w1"]
+    paired = pd.read_csv(PUBLISHED / layout.table("toy_paired", "csv"))
+    labels = {style.label: name for name, style in PROCESSES.items()}
+    assert [labels[row[0]] for row in ROWS] == list(PROCESSES)
+    for label, *numbers in ROWS:
+        process = labels[label]
+        expected = [table[process, method] for method in CONTESTANTS]
+        assert [float(number.strip("*")) for number in numbers] == pytest.approx(expected, abs=5.1e-4)
+        against = paired[(paired["env"] == process) & paired["method"].isin(CONTESTANTS)]
+        wins = [bool((against["decides"] == "flow path").all()), *[False] * 5]
+        assert [number.startswith("**") for number in numbers] == wins
 
 
 def test_theory_count():
