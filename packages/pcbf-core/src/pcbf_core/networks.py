@@ -174,7 +174,7 @@ BLOCK_BYTES = 2**19
 
 
 def in_blocks(apply: Callable[..., Array], params: PyTree, context: Array, *inputs: Array) -> Array:
-    """`apply(params, context, *inputs)`, on a CPU a few rows at a time so that hidden layers stay in its caches.
+    """`apply(params, context, *inputs)`, lowered for a CPU a few rows at a time: hidden layers stay in its caches.
 
     All arrays are (*leading, features) and their leading axes broadcast; so is the output, and a row of it depends on
     that row of the arrays only. A block has about `BLOCK_BYTES` per hidden layer as wide as `context`. Not for what
@@ -183,17 +183,21 @@ def in_blocks(apply: Callable[..., Array], params: PyTree, context: Array, *inpu
     arrays = (context, *inputs)
     leading = jnp.broadcast_shapes(*(array.shape[:-1] for array in arrays))
     num_rows, most_rows = math.prod(leading), max(BLOCK_BYTES // (4 * context.shape[-1]), 1)
-    if jax.default_backend() != "cpu" or num_rows <= 2 * most_rows or leading[0] == 1:
+    if num_rows <= 2 * most_rows or leading[0] == 1:
         return apply(params, *arrays)
-    arrays = [array.reshape(*(1,) * (len(leading) + 1 - array.ndim), *array.shape) for array in arrays]
-    is_mapped = [array.shape[0] == leading[0] for array in arrays]
 
-    def one_item(mapped: Sequence[Array]) -> Array:
-        own = iter(mapped)
-        return apply(params, *(next(own) if is_own else x[0] for is_own, x in zip(is_mapped, arrays, strict=True)))
+    def blocks(params: PyTree, *arrays: Array) -> Array:
+        wide = [array.reshape(*(1,) * (len(leading) + 1 - array.ndim), *array.shape) for array in arrays]
+        is_mapped = [array.shape[0] == leading[0] for array in wide]
 
-    mapped = [array for is_own, array in zip(is_mapped, arrays, strict=True) if is_own]
-    return jax.lax.map(one_item, mapped, batch_size=max(most_rows * leading[0] // num_rows, 1))
+        def one_item(mapped: Sequence[Array]) -> Array:
+            own = iter(mapped)
+            return apply(params, *(next(own) if is_own else x[0] for is_own, x in zip(is_mapped, wide, strict=True)))
+
+        mapped = [array for is_own, array in zip(is_mapped, wide, strict=True) if is_own]
+        return jax.lax.map(one_item, mapped, batch_size=max(most_rows * leading[0] // num_rows, 1))
+
+    return jax.lax.platform_dependent(params, *arrays, cpu=blocks, default=apply)
 
 
 def init_ensemble(module: nn.Module, key: Array, size: int, *args: Array, method: str = "__call__") -> PyTree:
