@@ -166,11 +166,15 @@ class _Declared:
             return self.base is bool
         return isinstance(value, int | float if self.base is float else self.base)
 
+    def allows(self, value: Any) -> bool:
+        """Whether `value`, which fits, is within bounds or among the choices."""
+        return value in self.choices if self.choices else self.base is str or self.bounds.holds(value)
+
     def checked(self, name: str, value: Any) -> Any:
         """`value`, which fits, as this type; raises if it is out of bounds."""
         if self.item is not None:
             values = tuple(plain_number(each) for each in value)
-            if not values or not all(self.item.bounds.holds(each) for each in values):  # type: ignore[arg-type]
+            if not values or not all(map(self.item.allows, values)):
                 raise ValueError(f"`{name}={values}` is out of range; pass {self.words}, and not an empty one.")
             return values
         if self.base in (int, float):
@@ -184,7 +188,8 @@ class _Declared:
         """What a value of this type may be."""
         plain = {int: "a whole number", float: "a number", bool: "true or false", types.NoneType: "None"}
         if self.item is not None:
-            return f"a list with {self.item.words} in each place, e.g. (64, 64)"
+            example = "" if self.item.base is str else ", e.g. (64, 64)"
+            return f"a list with {self.item.words} in each place{example}"
         if self.base is str:
             return f"one of {', '.join(self.choices)}" if self.choices else "a word"
         if self.base is Callable:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import numpy as np
 
-from pcbf_core.config import Range, check_choice, config_from, tidy
+from pcbf_core.config import OneOf, Range, config_from, tidy
 from pcbf_core.mrp import MRPS
 from pcbf_experiments.theory.bias import lambda_bias_bound, lambda_decomposition, pointwise_bounds
 from pcbf_experiments.theory.contraction import shared_noise_contraction
@@ -51,12 +51,10 @@ class TheorySettings:
     seed: Annotated[int, Range(at_least=0)]
     num_flow_steps: Annotated[int, Range(at_least=10)] = 100
     num_points: Annotated[int, Range(at_least=41)] = 401
-    population_processes: tuple[str, ...] = SMOOTH
+    population_processes: tuple[Annotated[str, OneOf(tuple(MRPS))], ...] = SMOOTH
 
     def __post_init__(self) -> None:
         tidy(self)
-        for name in self.population_processes:
-            check_choice("population_processes", name, MRPS)
 
 
 def parse_settings(text: str) -> TheorySettings:
