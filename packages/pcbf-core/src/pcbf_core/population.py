@@ -145,7 +145,7 @@ def _from_lists(
     )
 
 
-_NUM_REWARDS = 24
+_NUM_REWARDS = 16
 
 
 @finite_process.register

@@ -14,6 +14,7 @@ from pcbf_experiments.theory.rows import at_least, at_most
 from pcbf_records.theory import CheckRow, PopulationRow
 
 SMOOTH = ("bernoulli", "normal")  # processes whose laws have no atoms and one state, where the solver converges fast
+ATOMS = ("solitaire", "chain")  # where each round is averaged with the one before
 MAX_ITERATIONS = 200
 LABEL = "beyond:flow-path"
 BIAS = {"bernoulli": (0.5, 0.05), "normal": (0.8, 0.01)}  # a weight of the linear path, W1 / std it does not fall below
@@ -42,24 +43,24 @@ def problems(processes: Iterable[str]) -> Iterator[Problem]:
         yield from (Problem(name, "flow", weight) for weight in flow)
         if len(process.live_states) == 1:
             yield Problem(name, "linear", 0.0, shared_noise=False)
-            yield Problem(name, "flow", 1.0, shared_noise=False)
 
 
 def solved(problem: Problem, *, num_flow_steps: int, num_points: int) -> PopulationFlow | None:
     """The fixed point, None where the iteration does not settle: on the linear path a small change of the field sends a
-    noise to another atom. Processes with atoms or several states have half the grid and a coarser tolerance.
+    noise to another atom. Processes with atoms or several states, and independent noises, which cost a product of grids,
+    have half the grid and a coarser tolerance.
     """
-    is_smooth = problem.process in SMOOTH
+    is_fine = problem.process in SMOOTH and problem.shared_noise
     try:
         return solve(
             MRPS[problem.process],
             path=problem.path,
             control_weight=problem.control_weight,
             shared_noise=problem.shared_noise,
-            num_flow_steps=num_flow_steps if is_smooth else num_flow_steps // 2,
-            num_points=num_points if is_smooth else num_points // 2,
-            tolerance=1e-5 if is_smooth else 1e-2,
-            relaxation=1.0 if is_smooth else 0.5,
+            num_flow_steps=num_flow_steps if is_fine else num_flow_steps // 2,
+            num_points=num_points if is_fine else num_points // 2,
+            tolerance=1e-5 if is_fine else 1e-2,
+            relaxation=0.5 if problem.process in ATOMS else 1.0,
             max_iterations=MAX_ITERATIONS,
         )
     except RuntimeError:
