@@ -47,8 +47,8 @@ def problems(processes: Iterable[str]) -> Iterator[Problem]:
 
 def solved(problem: Problem, *, num_flow_steps: int, num_points: int) -> PopulationFlow | None:
     """The fixed point, None where the iteration does not settle: on the linear path a small change of the field sends a
-    noise to another atom. Processes with atoms or several states, and independent noises, which cost a product of grids,
-    have half the grid and a coarser tolerance.
+    noise to another atom. Processes with atoms or several states, and independent noises, which cost a product of
+    grids, have half the grid and a coarser tolerance.
     """
     is_fine = problem.process in SMOOTH and problem.shared_noise
     try:
