@@ -460,12 +460,11 @@ def test_the_contest_ranks_every_method_with_a_coefficient_that_reported_seeds_d
 
 def test_paired_differences_by_hand(build: Any) -> None:
     results = build(processes=["bernoulli"], methods=["pcbf_flow", "pcbf"], num_seeds=3)
-    scale = MRPS["bernoulli"].return_law(0).std
     for method, values in (("pcbf_flow", [0.1, 0.2, 0.3]), ("pcbf", [0.2, 0.4, 0.6])):
         path = results.root / layout.toy_run("bernoulli", method)
         record = load_toy_record(path)
         arrays = {name: getattr(record, name) for name in SHAPES}
-        arrays["w1"] = np.broadcast_to(scale * np.array(values)[None, :, None], record.w1.shape)
+        arrays["w1"] = np.broadcast_to(np.array(values)[None, :, None], record.w1.shape)
         save_toy_record(path, arrays, {})
     collect_toys(results.root)
     (row,) = contest.paired(Results(results.root, results.repository)).rows
