@@ -80,6 +80,10 @@ def targets(groups: Mapping[str, Rows]) -> Iterator[tuple[str, str, str, str, st
     yield judged("the same, amortised", "≤", 2, "× IQL's step", update("pcbf, amortised").get("times_iql"))
     for case in ("iqn", "iqn, amortised", "codac", "value_flows", "value_flows, amortised", "floq"):
         yield against_plain(f"{case} update", case, 2)
+    for size in ("4x512", "3x128"):
+        found = row("flow_path", size=size, num_flow_times=1)
+        for name, words, target in (("over_no_weight", "λ = 0", 1.35), ("over_linear", "the paper's λ > 0", 1.02)):
+            yield judged(f"flow path at λ = 1 against {words}, {size}", "≤", target, "×", found.get(name))
     for method in ("pcbf", "iql"):
         found = next((r for r in groups.get("acting", ()) if r["work"].endswith(f"steps, {method}")), {})
         limit = f"{found['bound']:.2f} ×, were it all simulators on every core" if found.get("bound") else ""

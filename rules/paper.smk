@@ -11,7 +11,10 @@ CLAIMS = [at_scale(name) for name in layout.CLAIMS]
 # Artefacts by the paper's labels, in groups that one process makes from the same records.
 FIGURES = {
     "residual": (["residual"], toy_runs(["solitaire"], ["pcbf", "pcbf-independent"])),
-    "flows": (["flowmap_combined", "flowmap_mc", "flow_chain", "pcbf-architecture"], toy_runs(PAPER_PROCESSES, ["pcbf"])),
+    "flows": (
+        ["flowmap_combined", "flowmap_mc", "flow_chain", "pcbf-architecture"],
+        toy_runs(PAPER_PROCESSES, ["pcbf"]),
+    ),
     "distances": (
         ["toy_cdf_comparison", "cdf_comparison", "toy_sen", "hyper_abla", "var-reduction", "flow_path"],
         [*W1, LOSS_STD, POPULATION],
