@@ -17,7 +17,7 @@ from pcbf_core.mrp import MRPS, ReturnLaw
 from pcbf_records import layout
 from pcbf_records.canonical import readable_json
 from pcbf_records.files import write_text
-from pcbf_records.theory import CheckRow, write_checks
+from pcbf_records.theory import CheckRow, PopulationRow, write_checks, write_population
 from pcbf_records.toy import PROCESSES, RESIDUAL_STEPS, TOY_METHODS, collect_toys, save_toy_record
 
 from .run_fixtures import REPOSITORY
@@ -161,6 +161,12 @@ def write_theory(root: Path) -> None:
             ),
         ],
     )
+    rows = [
+        PopulationRow(process, path, "shared", weight, 20, 100, 401, w1, w1, 1.0, 0.5)
+        for process in ("bernoulli", "normal")
+        for path, weight, w1 in (("linear", 0.0, 1e-3), ("linear", 0.5, 0.05), ("flow", 1.0, 1e-3))
+    ]
+    write_population(root / layout.THEORY_POPULATION, rows)
 
 
 def build_results(

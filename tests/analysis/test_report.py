@@ -140,10 +140,10 @@ def test_settings_without_records_leave_the_verdict_open(partial: Results, empty
     assert bar.verdict == ("partly decided" if bar.held == 2 else "fails")
     text = plain(report.render(partial))
     assert "Without records: Discrete Monte Carlo chain, s = 1;" in text
-    assert "Toy runs present: 4 of 12." in text
+    assert "Toy runs present: 4 of 35." in text
     nothing = plain(report.render(empty))
     assert nothing.count("undecided PCBF’s mean W1") == nothing.count("undecided Every check") == 1
-    assert "Toy runs present: 0 of 12." in nothing
+    assert "Toy runs present: 0 of 35." in nothing
     assert "No manifest.json in this folder yet." in nothing
 
 

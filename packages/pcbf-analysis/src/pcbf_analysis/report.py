@@ -81,7 +81,7 @@ def render(results: Results) -> str:
         chosen=chosen_coefficients(computed["toy_w1"]),
         tables=[table_view(results, artefacts.TABLES[label], computed[label]) for label in dict.fromkeys(ordered)],
         figures=[figure_view(results, artefact) for artefact in artefacts.of_kind("figure").values()],
-        runs=[run_view(results, process, method) for process in PROCESSES for method in TOY_METHODS],
+        runs=[run_view(results, *pair) for pair in toy_pairs(results)],
         tasks=task_views(runs),
         num_runs=len(runs),
         datasets=dataset_views(runs),
@@ -280,6 +280,13 @@ def dataset_views(runs: Sequence[Run]) -> list[dict[str, Any]]:
         {"name": d.get("name", "unnamed"), "source": d.get("source", "unknown"), "facts": flattened(d)}
         for _, d in ordered
     ]
+
+
+def toy_pairs(results: Results) -> list[tuple[str, str]]:
+    """Processes and methods of the toys that the folder's settings ask for; all there are without a manifest."""
+    asked = results.manifest().get("config", {}).get("settings", {}).get("toy", {})
+    processes, methods = asked.get("processes", PROCESSES), asked.get("methods", TOY_METHODS)
+    return [(process, method) for process in processes for method in methods]
 
 
 def run_view(results: Results, process: str, method: str) -> dict[str, Any]:
