@@ -76,7 +76,7 @@ def test_a_concrete_method_is_never_overridden():
 def test_classes_with_abstract_methods_are_abstract_base_classes():
     with_abstract = [kind for kind in classes() if any(methods(kind).values()) and not is_protocol(kind)]
     names = {kind.__name__ for kind in with_abstract}
-    assert {"GradientAgent", "CandidateAgent", "FlowAgent", "FlowCritic", "MarkovRewardProcess"} <= names
+    assert {"GradientAgent", "CandidateAgent", "FlowAgent", "ReturnCritic", "MarkovRewardProcess"} <= names
     for kind in with_abstract:
         assert issubclass(kind, ABC) and inspect.isabstract(kind), f"{kind.__name__} can be made without its methods"
 

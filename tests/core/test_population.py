@@ -8,8 +8,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pcbf_core.mrp import MRPS, Bernoulli, MonteCarloChain, NormalLaw, NormalRewards, SolitaireDice
-from pcbf_core.population import FiniteProcess, PopulationFlow, finite_process, normal_process, solve
+from pcbf_core.mrp import (
+    MRPS,
+    Bernoulli,
+    FiniteProcess,
+    MonteCarloChain,
+    NormalLaw,
+    NormalRewards,
+    SolitaireDice,
+    finite_process,
+    normal_process,
+)
+from pcbf_core.population import PopulationFlow, solve
 
 solve_bernoulli = partial(solve, Bernoulli())
 coarse = partial(solve, num_flow_steps=25, num_points=101)

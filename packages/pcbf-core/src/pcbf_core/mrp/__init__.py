@@ -4,6 +4,7 @@ from pcbf_core.mrp.base import MarkovRewardProcess
 from pcbf_core.mrp.bernoulli import Bernoulli
 from pcbf_core.mrp.chain import MonteCarloChain
 from pcbf_core.mrp.crossroads import Crossroads
+from pcbf_core.mrp.finite import FiniteProcess, finite_process, normal_process
 from pcbf_core.mrp.laws import DiscreteLaw, NormalLaw, NormalMixtureLaw, ReturnLaw, UniformLaw
 from pcbf_core.mrp.normal import NormalRewards
 from pcbf_core.mrp.solitaire import SolitaireDice
@@ -16,6 +17,7 @@ __all__ = [
     "Bernoulli",
     "Crossroads",
     "DiscreteLaw",
+    "FiniteProcess",
     "MarkovRewardProcess",
     "MonteCarloChain",
     "NormalLaw",
@@ -24,4 +26,6 @@ __all__ = [
     "ReturnLaw",
     "SolitaireDice",
     "UniformLaw",
+    "finite_process",
+    "normal_process",
 ]
