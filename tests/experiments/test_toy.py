@@ -138,6 +138,6 @@ def test_bad_input_fails_with_a_sentence(arguments: list[str], message: str, tmp
 
 
 def test_divergence_is_an_error_not_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(toy, "train", lambda *args: (None, np.full((2, 2, 4), np.nan)))
+    monkeypatch.setattr(toy, "train", lambda *args: (None, None, np.full((2, 3, 4), np.nan)))
     with pytest.raises(FloatingPointError, match="pcbf on chain diverged"):
         make_record("chain", "pcbf", SETTINGS)
