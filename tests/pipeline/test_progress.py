@@ -128,7 +128,7 @@ def test_the_work_of_a_job_is_its_gradient_steps_or_those_of_its_episodes():
     work, before = plan_work(plan), START_UP_WORK + COMPILE_WORK
     num_coefficients = len(plan.settings["smoke"]["toy"]["dcfm_weights"])
     assert len(work) == len(toy_pairs(plan.settings[plan.scale])) + 2 * len(plan.selected())
-    assert work[VALUE_FLOWS.name] == before + num_coefficients * 2 * 500
+    assert work[VALUE_FLOWS.name] == before + num_coefficients * (2 + 1) * 500
     task = "cube-single-play-singletask-task1-v0"
     assert work[f"train-{task}-pcbf-seeds0-1"] == before + 2 * 60 * CONTROL_STEP_WORK
     assert work[f"ablate-control_weight=0.5-{task}-pcbf-seeds2"] == before + 60 * CONTROL_STEP_WORK

@@ -91,7 +91,7 @@ def test_schema_knows_the_core():
         ({"num_step": 3}, "toy.num_step = 3: unknown key; did you mean num_steps?"),
         ({"num_steps": None}, "toy.num_steps is missing: must be an integer >= 1"),
         (
-            {"control_weights": {"solitaire": [0.0], "bernoulli": [0.6], "chain": [0.0]}},
+            {"control_weights": {**dict.fromkeys(PROCESSES, [0.0]), "bernoulli": [0.6]}},
             "[0] = 0.6: must be >= 0 and <= 0.5",
         ),
     ],
@@ -311,7 +311,7 @@ def test_every_job_can_be_read_by_training_and_by_evaluation(scale):
 
 def test_work_counts_the_steps_of_all_learners():
     settings = load_scale(SMOKE, {"toy": {"num_seeds": 2, "num_steps": 10, "dcfm_weights": [0.0, 0.5, 1.0]}})
-    assert toy_work(toy_job(settings, "chain", "value_flows")) == 3 * 2 * 10
+    assert toy_work(toy_job(settings, "chain", "value_flows")) == 3 * (2 + 1) * 10
 
 
 def test_the_hash_ignores_order_and_nothing_else():
