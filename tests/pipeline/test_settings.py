@@ -91,7 +91,7 @@ def test_schema_knows_the_core():
         ({"num_step": 3}, "toy.num_step = 3: unknown key; did you mean num_steps?"),
         ({"num_steps": None}, "toy.num_steps is missing: must be an integer >= 1"),
         (
-            {"control_weights": {**dict.fromkeys(PROCESSES, [0.0]), "bernoulli": [0.6]}},
+            {"control_weights": {name: [0.6 if name == "bernoulli" else 0.0] for name in PROCESSES}},
             "[0] = 0.6: must be >= 0 and <= 0.5",
         ),
     ],

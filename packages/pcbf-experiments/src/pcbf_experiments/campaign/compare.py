@@ -169,6 +169,8 @@ def judge(cells: Sequence[Cell]) -> tuple[Verdict, str]:
     """
     num_outside = sum(cell.excess > 1 for cell in cells)
     agrees = num_outside <= max(1.0, 2 * sum(cell.chance for cell in cells))
+    if num_outside == len(cells):  # one cell alone, which chance may put outside, but not twice as far
+        agrees &= max(cell.excess for cell in cells) <= 2
     return "agrees" if agrees else "differs", f"{len(cells) - num_outside} of {len(cells)} means within seed noise"
 
 
