@@ -116,6 +116,7 @@ rule claims:
 
 rule manifest:
     input:
+        all_toy_runs,
         RECORDS,
     output:
         at_scale(layout.MANIFEST),

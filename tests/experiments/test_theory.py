@@ -191,7 +191,7 @@ def test_a_failing_residual_is_recorded_and_the_command_succeeds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_residuals(tmp_path, shared=2.0)
-    rows = {row["id"]: row for row in run(tmp_path, {"num_samples": 1000, "seed": 0})}
+    rows = {row["id"]: row for row in run(tmp_path, {**SETTINGS, "num_samples": 1000})}
     assert rows["rcorr-n08"]["holds"] == "false"
     assert float(rows["rcorr-n08"]["margin"]) == pytest.approx(-1.4)
     assert "fails: rcorr-n08" in capsys.readouterr().out
