@@ -32,7 +32,7 @@ rule all:
     default_target: True
     input:
         SELECTED,
-        [path.format(scale=SCALE) for path in EVERYTHING] if not PLAN.selection else [],
+        everything(SCALE) if not PLAN.selection else [],
 
 
 rule runs:
@@ -45,6 +45,6 @@ rule data:
         sorted({data_stamp(SETTINGS[SCALE], PLAN.sheets, job.task) for job in PLAN.selected()}),
 
 
-MADE = [path.format(scale=scale) for path in EVERYTHING for scale in SCALES]
+MADE = [path for scale in SCALES for path in everything(scale)]
 if workflow.is_main_process and (faults := target_faults(ASKED.targets, ["all", "runs", "data"], MADE)):
     sys.exit("\n".join(faults))

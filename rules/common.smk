@@ -97,10 +97,14 @@ def toy_runs(processes, methods):
     return [at_scale(layout.toy_run(process, method)) for process in processes for method in methods]
 
 
-def all_toy_runs(wildcards):
+def toys_of(scale):
     """Paths of all toy runs of a scale."""
-    folder = layout.scale_folder(wildcards.scale)
-    return [f"{folder}/{layout.toy_run(*pair)}" for pair in toy_pairs(SETTINGS[wildcards.scale])]
+    return [f"{layout.scale_folder(scale)}/{layout.toy_run(*pair)}" for pair in toy_pairs(SETTINGS[scale])]
+
+
+def everything(scale):
+    """All that is made of a scale besides training runs: its toys, and what `EVERYTHING` lists."""
+    return [*toys_of(scale), *(path.format(scale=scale) for path in EVERYTHING)]
 
 
 def receipts(jobs):

@@ -116,7 +116,7 @@ rule claims:
 
 rule manifest:
     input:
-        all_toy_runs,
+        lambda w: toys_of(w.scale),
         RECORDS,
     output:
         at_scale(layout.MANIFEST),
@@ -147,7 +147,7 @@ rule report:
         "pcbf-report --results results/{wildcards.scale} > {log:q} 2>&1"
 
 
-# What `all` makes besides training runs; the scale stays open.
+# What `all` makes besides training runs and toys; the scale stays open.
 EVERYTHING = [
     *RECORDS,
     *CLAIMS,

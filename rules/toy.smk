@@ -25,7 +25,7 @@ rule toy:
 
 rule toy_collect:
     input:
-        all_toy_runs,
+        lambda w: toys_of(w.scale),
     output:
         at_scale(layout.TOY_W1),
         at_scale(layout.TOY_TUNING_W1),
