@@ -13,7 +13,7 @@ import pytest
 from pcbf_baselines.registry import METHODS, make_agent
 from pcbf_core.dataset import Dataset
 from pcbf_core.networks import BLOCK_BYTES, in_blocks
-from pcbf_core.training import _train_chunk
+from pcbf_core.training import train_chunk
 
 from ..methods import SPECS, TINY, random_batch
 
@@ -37,10 +37,8 @@ def test_training_and_acting_lower_for_cuda(method: str, kind: str):
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 2))
     states = jax.eval_shape(jax.vmap(agent.init), keys)
     source = jax.eval_shape(lambda: Dataset(random_batch(spec, 8)))
-    settings = {"num_steps": 2, "batch_size": 4, "across": "vmap"}
-    programs = []
-    if METHODS[method].config is not None and method != "random":
-        programs.append(lowered(_train_chunk, agent, states, source, keys, 0, 2, **settings))
+    train = partial(train_chunk, agent, num_steps=2, batch_size=4)
+    programs = [lowered(jax.jit(train), states, source, keys)]
     state = jax.eval_shape(agent.init, jax.eval_shape(lambda: jax.random.key(0)))
     observation = jax.eval_shape(lambda: random_batch(spec, 3).observation)
     programs.append(lowered(jax.jit(agent.act), state, observation, jax.eval_shape(lambda: jax.random.key(0))))

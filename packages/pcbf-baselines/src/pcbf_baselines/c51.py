@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from pcbf_baselines.laws import LawAgent
 from pcbf_baselines.losses import categorical_projection, cross_entropy
 from pcbf_baselines.values import EnsembleConfig, q_role
 from pcbf_core.agent import require_return_range
-from pcbf_core.candidates import CandidateAgent, CandidateConfig
+from pcbf_core.candidates import CandidateConfig
 from pcbf_core.config import Range
 from pcbf_core.learner import LearnerState, ReturnCritic
 from pcbf_core.roles import Role
@@ -85,7 +86,7 @@ class C51Config(CategoricalCriticConfig, CandidateConfig):
 
 @final
 @dataclass(frozen=True)
-class C51(CandidateAgent):
+class C51(LawAgent):
     """Categorical return law with a cloned proposal."""
 
     config: C51Config
@@ -98,17 +99,6 @@ class C51(CandidateAgent):
     def critic(self) -> CategoricalCritic:
         return CategoricalCritic(self.config, self.spec)
 
-    def init_critic(self, key: Array) -> PyTree:
-        return self.critic.init_params(key)
-
-    def choose_next_action(self, state: LearnerState, batch: Transition, key: Array) -> Array:
-        """The candidate of highest mean."""
-        return self.best_action(state, batch.next_observation, key, for_target=True)
-
-    def critic_loss(self, params: PyTree, state: LearnerState, batch: Transition, key: Array) -> tuple[Array, Metrics]:
-        """Cross-entropy with the batch's a'."""
-        return self.critic.loss(params, state.target_params["critic"], batch, key, state.coefficients)
-
     def score(self, state: LearnerState, observation: Array, action: Array, key: Array, *, for_target: bool) -> Array:
         """Mean or tail mean of each candidate's law, (*batch, candidates); exact, `key` is not used."""
         probability = jax.nn.softmax(self.critic.logits(state.params["critic"], observation, action))
@@ -118,16 +108,6 @@ class C51(CandidateAgent):
         else:
             weight = probability
         return config.aggregate(weight @ self.critic.support)
-
-    def quantiles(self, state: LearnerState, observation: Array, action: Array, levels: Array) -> Array:
-        """Return quantiles at `levels`, (*batch, levels)."""
-        return self.critic.quantiles(state, observation, action, levels)
-
-    def sample_returns(
-        self, state: LearnerState, observation: Array, action: Array, key: Array, num_samples: int
-    ) -> Array:
-        """Independent samples of the return, (*batch, samples)."""
-        return self.quantiles(state, observation, action, jax.random.uniform(key, (*action.shape[:-1], num_samples)))
 
 
 def tail_masses(probability: Array, level: float, *, upper: bool) -> Array:

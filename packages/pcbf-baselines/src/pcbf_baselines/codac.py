@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from pcbf_baselines.laws import LawReadout
 from pcbf_baselines.losses import conservative_penalty, gaussian_log_density
 from pcbf_baselines.policies import DistilledPolicy, DistilledPolicyConfig
-from pcbf_baselines.quantiles import QuantileCritic, QuantileCriticConfig, QuantileReturns
+from pcbf_baselines.quantiles import QuantileCritic, QuantileCriticConfig
 from pcbf_core.agent import PlainAgent
 from pcbf_core.config import Count, NonNegative
 from pcbf_core.learner import LearnerState
@@ -39,7 +40,7 @@ class CODACConfig(DistilledPolicyConfig, QuantileCriticConfig):
 
 @final
 @dataclass(frozen=True)
-class CODAC(QuantileReturns, PlainAgent):
+class CODAC(LawReadout, PlainAgent):
     """Conservative offline distributional actor-critic with a one-step policy distilled from the cloned flow."""
 
     target_roles: ClassVar[tuple[str, ...]] = ("critic",)

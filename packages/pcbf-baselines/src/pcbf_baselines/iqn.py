@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pcbf_baselines.quantiles import QuantileCritic, QuantileCriticConfig, QuantileReturns
-from pcbf_core.candidates import CandidateAgent, CandidateConfig
+from pcbf_baselines.laws import LawAgent
+from pcbf_baselines.quantiles import QuantileCritic, QuantileCriticConfig
+from pcbf_core.candidates import CandidateConfig
 from pcbf_core.learner import LearnerState
-from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
+from pcbf_core.types import TaskSpec
 
 
 @final
@@ -23,7 +24,7 @@ class IQNConfig(QuantileCriticConfig, CandidateConfig):
 
 @final
 @dataclass(frozen=True)
-class IQN(QuantileReturns, CandidateAgent):
+class IQN(LawAgent):
     """Implicit quantile network with a cloned proposal."""
 
     config: IQNConfig
@@ -32,17 +33,6 @@ class IQN(QuantileReturns, CandidateAgent):
     @property
     def critic(self) -> QuantileCritic:
         return QuantileCritic(self.config, self.spec)
-
-    def init_critic(self, key: Array) -> PyTree:
-        return self.critic.init_params(key)
-
-    def choose_next_action(self, state: LearnerState, batch: Transition, key: Array) -> Array:
-        """The candidate of highest mean."""
-        return self.best_action(state, batch.next_observation, key, for_target=True)
-
-    def critic_loss(self, params: PyTree, state: LearnerState, batch: Transition, key: Array) -> tuple[Array, Metrics]:
-        """Quantile regression with the batch's a'."""
-        return self.critic.loss(params, state.target_params["critic"], batch, key, state.coefficients)
 
     def score(self, state: LearnerState, observation: Array, action: Array, key: Array, *, for_target: bool) -> Array:
         """Mean quantile of each candidate, (*batch, candidates), at levels common to the candidates of a state."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -143,21 +142,3 @@ class QuantileCritic(ReturnCritic):
     def quantiles(self, state: LearnerState, observation: Array, action: Array, levels: Array) -> Array:
         """Return quantiles at `levels`, (*batch, levels)."""
         return self.quantile(state.params["critic"], observation, action, levels)
-
-
-class QuantileReturns(ABC):
-    """What an agent with a quantile critic tells of the return."""
-
-    @property
-    @abstractmethod
-    def critic(self) -> QuantileCritic: ...
-
-    def quantiles(self, state: LearnerState, observation: Array, action: Array, levels: Array) -> Array:
-        """Return quantiles at `levels`, (*batch, levels)."""
-        return self.critic.quantiles(state, observation, action, levels)
-
-    def sample_returns(
-        self, state: LearnerState, observation: Array, action: Array, key: Array, num_samples: int
-    ) -> Array:
-        """Independent samples of the return, (*batch, samples)."""
-        return self.quantiles(state, observation, action, jax.random.uniform(key, (*action.shape[:-1], num_samples)))

@@ -32,7 +32,13 @@ from pcbf_core.types import Transition
 from pcbf_records.toy import RESIDUAL_STEPS, TOY_METHODS
 
 FIRST_TUNING_SEED = 1000
-IQN_SETTINGS = {"quantile_features": 32, "num_levels": 8, "huber_threshold": 0.1}  # of the size of the other networks
+IQN_SETTINGS = {
+    "quantile_features": 32,
+    "num_cosines": 16,
+    "num_levels": 8,
+    "huber_threshold": 0.1,
+}  # of the size of the other networks
+PICTURED = ("pcbf", "pcbf-independent")  # of which figures of the paper show a flow or a residual
 NUM_LEVELS = 256  # quantiles kept per law
 NUM_BLOCKS = 100  # points kept of a loss history
 NUM_PARTICLES = 24  # flow lines kept for pictures
@@ -161,9 +167,9 @@ def train(
     side_by_side = len(settings.coefficients) // len(critics)
     keys = jnp.tile(jax.vmap(jax.random.key)(jnp.array(seeds)), side_by_side)
     chunk = max(settings.num_steps // 50, 1)
-    trained, losses = [], []
+    trained, histories = [], []
     for done, critic in enumerate(critics):
-        states = init_many(critic, keys)
+        states, losses = init_many(critic, keys), []
         if entry.coefficient in states.coefficients:
             values = jnp.repeat(jnp.array(settings.coefficients, jnp.float32), len(seeds))
             states = states.replace(coefficients={**states.coefficients, entry.coefficient: values})
@@ -175,14 +181,10 @@ def train(
             losses.append(np.asarray(metrics["critic_loss"]))
             report(len(keys) * (done * settings.num_steps + start + num_steps))
         trained.append(states)
+        histories.append(np.concatenate(losses, axis=1))
     shape = (len(settings.coefficients), len(seeds), settings.num_steps)
-    joined = np.concatenate([np.concatenate(part, axis=1) for part in _parts(losses, len(critics))])
-    return critics[0], jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trained), joined.reshape(shape)
-
-
-def _parts(items: list[np.ndarray], count: int) -> list[list[np.ndarray]]:
-    size = len(items) // count
-    return [items[start : start + size] for start in range(0, len(items), size)]
+    together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trained)
+    return critics[0], together, np.concatenate(histories).reshape(shape)
 
 
 def all_seeds(settings: ToySettings) -> list[int]:
@@ -318,10 +320,7 @@ def make_record(
         "loss_history": np.stack(blocks, axis=-1),
         "loss_std": losses[..., -max(settings.num_steps // 10, 1) :].std(axis=-1, dtype=np.float64),
     }
-    if isinstance(critic, FlowCritic) and method in (
-        "pcbf",
-        "pcbf-independent",
-    ):  # of which figures of the paper show a flow or a residual
+    if isinstance(critic, FlowCritic) and method in PICTURED:
         reported = [process.live_states.index(s) for s in process.evaluation_states]
         best = int(tuning_w1[..., reported].mean(axis=(1, 2)).argmin())
         first = best * len(seeds)

@@ -38,7 +38,7 @@ from pcbf_analysis.results import (
 from pcbf_records.toy import Floats
 
 Direction = Literal["falls", "rises"]
-CHOSEN = "chosen"  # in place of a coefficient: the one with the lowest mean W1 of the process
+CHOSEN = "chosen"  # in place of a coefficient: the one that tuning seeds choose for the process
 
 
 def _coefficient(results: Results, process: str, method: str, coefficient: float | str) -> float | None:
@@ -277,10 +277,8 @@ def _learned_laws(
     """
     cases = []
     for setting in evaluation_settings():
-        record, value = (
-            results.toy(setting.process, method),
-            _coefficient(results, setting.process, method, coefficient),
-        )
+        record = results.toy(setting.process, method)
+        value = _coefficient(results, setting.process, method, coefficient)
         learned = record.quantile_curves(setting.state, value) if record and value is not None else None
         measured = Measure(math.nan)
         if record and learned is not None:

@@ -15,6 +15,11 @@ from pcbf_records.theory import CheckRow, PopulationRow
 
 SMOOTH = ("bernoulli", "normal")  # processes whose laws have no atoms and one state, where the solver converges fast
 ATOMS = ("solitaire", "chain")  # where each round is averaged with the one before
+WEIGHTS = {  # λ on the linear and on the flow path, those of the networks among them
+    "bernoulli": ((0.0, 0.1, 0.2, 0.3, 0.4, 0.5), (0.25, 0.5, 0.75, 1.0)),
+    "normal": ((0.0, 0.2, 0.4, 0.6, 0.8), (0.25, 0.5, 0.75, 1.0)),
+}
+OTHER_WEIGHTS = ((0.0, 0.4, 0.8), (0.5, 1.0))
 MAX_ITERATIONS = 200
 LABEL = "beyond:flow-path"
 BIAS = {"bernoulli": (0.5, 0.05), "normal": (0.8, 0.01)}  # a weight of the linear path, W1 / std it does not fall below
@@ -34,11 +39,7 @@ def problems(processes: Iterable[str]) -> Iterator[Problem]:
     """λ on both paths with shared noise on each process, and independent noise on those of one state."""
     for name in processes:
         process = MRPS[name]
-        if name in SMOOTH:
-            linear = [share * process.discount for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
-            flow = [0.25, 0.5, 0.75, 1.0]
-        else:
-            linear, flow = [0.0, 0.4, 0.8], [0.5, 1.0]
+        linear, flow = WEIGHTS.get(name, OTHER_WEIGHTS)
         yield from (Problem(name, "linear", weight) for weight in linear)
         yield from (Problem(name, "flow", weight) for weight in flow)
         if len(process.live_states) == 1:
