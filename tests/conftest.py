@@ -11,8 +11,15 @@ os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
 os.environ["MPLBACKEND"] = "agg"
 
+import hypothesis
 import pytest
 from jaxtyping import install_import_hook
+
+# The same examples in every run, at any load of the machine; `--hypothesis-profile=default` looks for new ones.
+hypothesis.settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("repeatable")
 
 # From here on every function of pcbf_core is called with what its annotations say, shapes included.
 install_import_hook("pcbf_core", "checked_types.checked")

@@ -249,7 +249,7 @@ def places(tree: Any, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.slow
-@hypothesis.settings(max_examples=150, deadline=None)
+@hypothesis.settings(max_examples=150)
 @given(choice=st.data())
 def test_any_change_of_a_scale_is_a_plan_or_a_sentence(choice):
     settings = yaml.safe_load(SMOKE.read_text(encoding="utf-8"))
