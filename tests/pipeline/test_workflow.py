@@ -438,8 +438,7 @@ class TestSmoke:
         assert "up to date" in run_module(clone, "dvc", "repro").stdout
         stages = run_module(clone, "dvc", "stage", "list", "--all", "--name-only").stdout.split()
         assert {"data/dvc.yaml:official", "results/dvc.yaml:runs@paper", "figures@smoke"} <= set(stages)
-        for folder in ("figures", "tables", "report"):
-            shutil.rmtree(clone / "results/published/smoke" / folder)
+        shutil.rmtree(clone / "results/published/smoke/tables")
         (clone / "results/published/smoke/claims.csv").unlink()
         again = run_module(clone, "dvc", "repro")
         assert again.returncode == 0, again.stdout + again.stderr

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy  # takes a second to load scipy.stats, and does so only where it is used
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy.special import stdtrit
 
 from pcbf_records.toy import Floats
 
@@ -57,7 +58,7 @@ def aggregate(tasks: Sequence[ArrayLike]) -> tuple[float, float]:
 def interquartile_mean(tasks: Sequence[ArrayLike]) -> float:
     """Mean of the middle half of all runs of all tasks; nan without any."""
     values = np.concatenate([np.ravel(scores) for scores in tasks]) if len(tasks) else np.empty(0)
-    return float(stats.trim_mean(values, 0.25)) if values.size else np.nan
+    return float(scipy.stats.trim_mean(values, 0.25)) if values.size else np.nan
 
 
 def mean_of_means(*tasks: Floats, axis: int = -1) -> Any:
@@ -67,7 +68,7 @@ def mean_of_means(*tasks: Floats, axis: int = -1) -> Any:
 
 def pooled_interquartile_mean(*tasks: Floats, axis: int = -1) -> Any:
     """`interquartile_mean` along an axis."""
-    return stats.trim_mean(np.concatenate(tasks, axis=axis), 0.25, axis=axis)
+    return scipy.stats.trim_mean(np.concatenate(tasks, axis=axis), 0.25, axis=axis)
 
 
 def bootstrap_interval(
@@ -85,7 +86,7 @@ def bootstrap_interval(
     arrays = [np.asarray(scores, float) for scores in tasks]
     if not arrays or min(array.size for array in arrays) < 2:
         return UNKNOWN
-    found = stats.bootstrap(
+    found = scipy.stats.bootstrap(
         arrays,
         statistic,
         n_resamples=num_resamples,
@@ -185,7 +186,7 @@ def difference_interval(
     parts = np.array([std_1**2 / count_1, std_2**2 / count_2])
     variance = parts.sum()
     freedom = variance**2 / (parts**2 / [count_1 - 1, count_2 - 1]).sum() if variance > 0 else 1.0
-    half = float(stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(variance))
+    half = float(stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(variance))
     return Interval(mean_1 - mean_2 - half, mean_1 - mean_2 + half)
 
 
@@ -194,7 +195,7 @@ def student_interval(values: ArrayLike, *, confidence: float = CONFIDENCE) -> In
     sample = np.asarray(values, float)
     if sample.size < 2 or not np.isfinite(sample).all():
         return UNKNOWN
-    half = float(stats.t.ppf((1 + confidence) / 2, sample.size - 1) * sample.std(ddof=1) / np.sqrt(sample.size))
+    half = float(stdtrit(sample.size - 1, (1 + confidence) / 2) * sample.std(ddof=1) / np.sqrt(sample.size))
     return Interval(float(sample.mean()) - half, float(sample.mean()) + half)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-import seaborn
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import to_hex, to_rgb
@@ -99,6 +98,8 @@ def number(value: float) -> str:
 @contextmanager
 def context() -> Iterator[None]:
     """Matplotlib settings of all figures; artefacts are drawn and saved inside it."""
+    import seaborn  # takes a second to load, which whoever makes no figure need not wait for
+
     settings: dict[Any, Any] = {
         **seaborn.axes_style("ticks"),
         "font.family": "DejaVu Sans",  # ships with matplotlib, so every machine has it

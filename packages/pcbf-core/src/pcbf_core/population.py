@@ -36,6 +36,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from pcbf_core.mrp import FiniteProcess, MarkovRewardProcess, finite_process
+from pcbf_core.mrp.laws import normal_density
 from pcbf_core.types import Values
 
 __all__ = ["PopulationFlow", "regress", "resting_flow", "solve"]
@@ -354,12 +355,8 @@ def _time_grid(num_flow_steps: int) -> Values:
     return np.arange(2 * num_flow_steps) / (2 * num_flow_steps)
 
 
-def _density(values: Values) -> Values:
-    return np.exp(-(values**2) / 2) / np.sqrt(2 * np.pi)
-
-
 def _normal_weights(noise: Values) -> Values:
-    density = _density(noise)
+    density = normal_density(noise)
     return density / density.sum()
 
 

@@ -18,9 +18,9 @@ from jaxtyping import Array, Float
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import null_space
 from scipy.special import ndtr, softmax
-from scipy.stats import norm
 
 from pcbf_core.flow import Velocity, flow_times, flow_trajectory
+from pcbf_core.mrp.laws import normal_density
 from pcbf_core.targets import optimal_control_weight
 from pcbf_core.types import Values
 
@@ -158,7 +158,7 @@ def _outcome_noise(law: TransitionLaw, point: ArrayLike, flow_time: float, disco
 
 def interpolated_density(law: TransitionLaw, point: ArrayLike, flow_time: float, *, discount: float) -> Values:
     """Density of the current interpolant, P(x, t) = E[φ(u(x, X', R, t))] / (1-t) (eq:P_density_main)."""
-    kernel = norm.pdf(_outcome_noise(law, point, flow_time, discount))
+    kernel = normal_density(_outcome_noise(law, point, flow_time, discount))
     return (law.probability * kernel).sum(-1) / (1 - flow_time)
 
 
@@ -231,7 +231,7 @@ def expectation(law: TransitionLaw, function: Callable[[Values], Values], *, num
     `function` receives noise of shape (nodes, outcomes) and returns the values of g in that shape.
     """
     nodes = np.linspace(-_TAIL, _TAIL, num_nodes)
-    weight = norm.pdf(nodes)[:, None] * law.probability
+    weight = normal_density(nodes)[:, None] * law.probability
     values = function(np.broadcast_to(nodes[:, None], weight.shape))
     return float((weight * values).sum() / weight.sum())
 

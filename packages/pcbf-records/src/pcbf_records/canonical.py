@@ -52,8 +52,9 @@ def differences(old: Any, new: Any) -> Iterator[Difference]:
 
 
 def shown(value: Any) -> str:
-    """A value as JSON, cut if it is long."""
+    """A value as JSON on one line, cut if it is long."""
     text = json.dumps(value, ensure_ascii=False, default=str)
+    text = text if text.isprintable() else json.dumps(value, default=str)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from pcbf_analysis import theme
 from pcbf_analysis.results import Results, Setting, chosen_coefficient
@@ -41,7 +41,7 @@ def mean_interval(values: Floats, confidence: float = 0.95) -> tuple[Floats, Flo
     mean = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
     squares = np.where(known, (values - mean[..., None]) ** 2, 0.0).sum(axis=-1)
     variance = np.divide(squares, count - 1, out=np.full(count.shape, np.nan), where=count > 1)
-    quantile = stats.t.ppf(0.5 + confidence / 2, np.maximum(count - 1, 1))
+    quantile = stdtrit(np.maximum(count - 1, 1), 0.5 + confidence / 2)
     return mean, quantile * np.sqrt(variance / np.maximum(count, 1))
 
 

@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from scipy import stats
 
 from pcbf_analysis import theme
 from pcbf_analysis.results import Results
@@ -139,6 +138,6 @@ def name(axes: Axes, text: str, time: float, value: float, colour: str, side: st
 def draw_source(axes: Axes, mean: float, std: float, colour: str) -> None:
     """The law N(mean, std²) of a source, on its side at t = 0."""
     values = np.linspace(mean - 3 * std, mean + 3 * std, 121)
-    height = 0.26 * stats.norm.pdf((values - mean) / std) / stats.norm.pdf(0) * min(1.0, 0.8 + 0.2 / std)
+    height = 0.26 * np.exp(-(((values - mean) / std) ** 2) / 2) * min(1.0, 0.8 + 0.2 / std)
     axes.fill_betweenx(values, -height, 0, color=colour, alpha=0.22, linewidth=0, zorder=1)
     axes.plot(-height, values, color=colour, linewidth=0.7, zorder=1)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from pcbf_analysis import statistics
 from pcbf_analysis.figures.common import panel_title
@@ -180,7 +180,7 @@ def against_one(seeds: np.ndarray, value: float) -> Interval:
     """Interval of our mean minus one further draw that has the spread of our seeds: t s √(1 + 1/n) to each side."""
     if len(seeds) < 2:
         return UNKNOWN
-    half = stats.t.ppf(0.975, len(seeds) - 1) * statistics.std(seeds) * math.sqrt(1 + 1 / len(seeds))
+    half = stdtrit(len(seeds) - 1, 0.975) * statistics.std(seeds) * math.sqrt(1 + 1 / len(seeds))
     difference = statistics.mean(seeds) - value
     return Interval(float(difference - half), float(difference + half))
 

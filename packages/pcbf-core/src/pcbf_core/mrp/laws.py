@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import scipy  # takes a second to load scipy.stats, and does so only where it is used
 from numpy.typing import ArrayLike
-from scipy import stats
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from pcbf_core.types import Values
 
@@ -67,7 +67,7 @@ class DiscreteLaw:
         return self.atoms[np.minimum(index, len(self.atoms) - 1)]
 
     def wasserstein1(self, samples: ArrayLike) -> float:
-        return float(stats.wasserstein_distance(samples, self.atoms, v_weights=self.weights))
+        return float(scipy.stats.wasserstein_distance(samples, self.atoms, v_weights=self.weights))
 
 
 def reward_count_law(probabilities: Values, *, discount: float) -> DiscreteLaw:
@@ -129,10 +129,10 @@ class NormalLaw:
     truncation_error: float = 0.0
 
     def cdf(self, values: ArrayLike) -> Values:
-        return stats.norm.cdf(values, self.mean, self.std)
+        return ndtr((np.asarray(values, float) - self.mean) / self.std)
 
     def quantile(self, levels: ArrayLike) -> Values:
-        return stats.norm.ppf(levels, self.mean, self.std)
+        return self.mean + self.std * ndtri(levels)
 
     def wasserstein1(self, samples: ArrayLike) -> float:
         return normal_mixture(((1.0, self.mean, self.std),)).wasserstein1(samples)
@@ -165,7 +165,7 @@ class NormalMixtureLaw:
     def quantile(self, levels: ArrayLike) -> Values:
         """By bisection, to rounding; infinite at levels 0 and 1."""
         wanted = np.asarray(levels, float)
-        ends = np.stack([stats.norm.ppf(wanted, m, s) for m, s in zip(self.means, self.stds, strict=True)])
+        ends = np.stack([m + s * ndtri(wanted) for m, s in zip(self.means, self.stds, strict=True)])
         low, high = ends.min(axis=0), ends.max(axis=0)  # a mixture's quantile lies between those of its parts
         with np.errstate(invalid="ignore"):
             for _ in range(64):
@@ -191,7 +191,12 @@ class NormalMixtureLaw:
     def _area(self, values: Values) -> Values:
         """∫ F up to each value."""
         z = self._standardised(values)
-        return (self.stds * (z * ndtr(z) + stats.norm.pdf(z))) @ self.weights
+        return (self.stds * (z * ndtr(z) + normal_density(z))) @ self.weights
+
+
+def normal_density(values: Values) -> Values:
+    """That of N(0, 1)."""
+    return np.exp(-(values**2) / 2) / np.sqrt(2 * np.pi)
 
 
 def normal_mixture(parts: Iterable[tuple[float, float, float]]) -> NormalMixtureLaw:
