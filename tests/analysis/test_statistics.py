@@ -11,13 +11,13 @@ from pcbf_analysis.statistics import (
     aggregate,
     bootstrap_interval,
     difference_interval,
-    episode_interval,
     improvement_interval,
     interquartile_mean,
     performance_profile,
     pooled_interquartile_mean,
     probability_of_improvement,
     profile_band,
+    seeds_needed,
     student_interval,
     within_best,
 )
@@ -45,16 +45,16 @@ def test_a_domain_is_the_mean_of_task_means_and_of_task_deviations() -> None:
 
 
 def test_the_interquartile_mean_drops_a_quarter_at_each_end() -> None:
-    assert interquartile_mean([[0, 10, 20, 30], [40, 50, 60, 1000]]) == 35  # 20, 30, 40, 50 remain
-    assert interquartile_mean([[1, 2, 6]]) == 3  # three runs: nothing can be dropped
+    assert interquartile_mean([[0, 10, 20, 30, 35], [40, 45, 50, 60, 1000]]) == pytest.approx(220 / 6)  # 20 … 50 remain
+    assert np.isnan(interquartile_mean([[1, 2, 3, 6]]))  # four runs
     assert np.isnan(interquartile_mean([]))
 
 
 def test_seeds_are_drawn_within_their_task() -> None:
     # each task has no spread of its own, so that no draw can differ although the tasks do
-    assert bootstrap_interval([[0, 0, 0], [100, 100]]) == (50, 50)
-    low, high = bootstrap_interval([[0, 100]])
-    assert (low, high) == (0, 100)  # both ends are drawn with probability 1/4
+    assert bootstrap_interval([[0] * 6, [100] * 5]) == (50, 50)
+    low, high = bootstrap_interval([[0, 0, 0, 0, 100]])
+    assert (low, high) == (0, 60)  # nobody draws the 100 with probability 0.33, and more than three times with 0.007
     low, high = bootstrap_interval([np.arange(101.0)], pooled_interquartile_mean)
     assert 25 < low < 50 < high < 75
 
@@ -71,30 +71,25 @@ def test_the_bootstrap_agrees_with_the_normal_interval_on_many_seeds() -> None:
     np.testing.assert_allclose(bootstrap_interval([scores]), [scores.mean() - half, scores.mean() + half], atol=0.15)
 
 
-def test_one_seed_has_no_interval() -> None:
-    assert bootstrap_interval([[1, 2], [3]]) == UNKNOWN
+def test_below_five_seeds_nothing_is_resampled() -> None:
+    assert bootstrap_interval([[1, 2, 3, 4, 5], [1, 2, 3, 4]]) == UNKNOWN
     assert bootstrap_interval([]) == UNKNOWN
-    assert episode_interval([[0, 100, 0]]) == UNKNOWN
 
 
-def test_a_single_task_counts_the_spread_of_seeds_and_of_episodes() -> None:
-    assert episode_interval([[70, 70], [70, 70]]) == (70, 70)
-    equal = [[0, 100] * 25, [0, 100] * 25, [0, 100] * 25]  # no spread between seeds, all of it between episodes
-    low, high = episode_interval(equal)
-    half = 1.96 * 50 / np.sqrt(150)
-    np.testing.assert_allclose([low, high], [50 - half, 50 + half], atol=1)
-    apart = [[0] * 50, [50] * 50, [100] * 50]  # no spread within seeds: as if only seeds were drawn
-    assert episode_interval(apart) == pytest.approx(bootstrap_interval([[0, 50, 100]]), abs=1e-9)
-    wide_low, wide_high = episode_interval([[0, 20] * 25, [40, 60] * 25, [80, 100] * 25])
-    assert wide_low < 25
-    assert wide_high > 75
-    assert episode_interval([[1, 2, 3], [4, 5]]) == episode_interval([[1, 2, 3], [4, 5]])
+def test_the_seeds_needed_make_the_interval_as_narrow_as_asked() -> None:
+    assert seeds_needed(0.0, 5.0) == 2
+    needed = seeds_needed(3.46, 5.0)
+    assert needed is not None
+    for count, is_narrow in ((needed - 1, False), (needed, True)):
+        half = stats.t.ppf(0.975, count - 1) * 3.46 / np.sqrt(count)
+        assert (half <= 5.0) == is_narrow
+    assert seeds_needed(np.nan, 5.0) is None
 
 
 def test_a_profile_is_the_share_of_runs_above_a_threshold() -> None:
     tasks = [[0, 50, 100, 100], [20, 60]]
     np.testing.assert_allclose(performance_profile(tasks, [-1, 0, 20, 50, 99, 100]), [1, 7 / 8, 5 / 8, 1 / 2, 1 / 4, 0])
-    low, high = profile_band(tasks, [-1, 50, 100])
+    low, high = profile_band([[0, 0, 50, 100, 100], [20, 20, 60, 60, 60]], [-1, 50, 100])
     assert (low[0], high[0], low[2], high[2]) == (1, 1, 0, 0)
     assert low[1] < 1 / 2 < high[1]
     assert np.isnan(performance_profile([], [0.0])).all()
@@ -102,16 +97,19 @@ def test_a_profile_is_the_share_of_runs_above_a_threshold() -> None:
 
 
 def test_the_probability_of_improvement_by_hand_and_by_mann_whitney() -> None:
-    # task 1: of the pairs (1,0) (1,3) (3,0) (3,3) we win 2, tie 1: 5/8; task 2: we always win
-    assert probability_of_improvement([[1, 3], [9]], [[0, 3], [5]]) == pytest.approx((5 / 8 + 1) / 2)
-    x, y = [3.1, 2.2, 5.9, 4.0], [1.0, 3.5, 2.2]
-    expected = stats.mannwhitneyu(x, y).statistic / 12
+    # task 1: a fifth of our seeds win always, the others tie with two fifths and lose to three; task 2: we always win
+    first = [9, 3, 3, 3, 3], [3, 3, 5, 5, 5]
+    expected = (1 / 5 + 4 / 5 * 2 / 5 / 2 + 1) / 2
+    assert probability_of_improvement([first[0], [9] * 5], [first[1], [5] * 5]) == pytest.approx(expected)
+    x, y = [3.1, 2.2, 5.9, 4.0, 1.5], [1.0, 3.5, 2.2, 0.3, 4.4]
+    expected = stats.mannwhitneyu(x, y).statistic / 25
     assert probability_of_improvement([x], [y]) == pytest.approx(expected)
     assert probability_of_improvement([x], [y]) + probability_of_improvement([y], [x]) == pytest.approx(1)
     low, high = improvement_interval([x], [y])
     assert low < expected < high
-    assert improvement_interval([[5, 6]], [[1, 2]]) == (1, 1)
-    assert improvement_interval([[5, 6]], [[1]]) == UNKNOWN
+    assert improvement_interval([[5, 6] * 3], [[1, 2] * 3]) == (1, 1)
+    assert improvement_interval([[5, 6] * 3], [[1, 2] * 2]) == UNKNOWN
+    assert np.isnan(probability_of_improvement([[5, 6] * 3], [[1, 2] * 2]))
 
 
 def test_the_interval_of_a_difference_is_welchs() -> None:

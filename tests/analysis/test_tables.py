@@ -16,8 +16,7 @@ import pytest
 
 from pcbf_analysis import artefacts, cli, tables
 from pcbf_analysis.results import Results, Setting
-from pcbf_analysis.statistics import Interval
-from pcbf_analysis.tables import Column, Table, contest, control_suite, tex_escape, w1_row
+from pcbf_analysis.tables import Column, Table, contest, tex_escape, w1_row
 from pcbf_core.mrp import MRPS
 from pcbf_records import layout
 from pcbf_records.layout import ablation
@@ -246,9 +245,11 @@ def test_the_csv_of_the_task_table_has_every_statistic(two_tasks: Results) -> No
     frame = csv_of("fullogbench_comparison", two_tasks)
     assert len(frame) == 2 * 7
     row = cell_of(frame, task=CUBE_2, method="pcbf")
-    assert (row["mean"], row["iqm"], row["num_seeds"], row["num_episodes"], row["source"]) == (70, 70, 2, 4, "local")
+    assert (row["mean"], row["num_seeds"], row["num_episodes"], row["source"]) == (70, 2, 4, "local")
+    assert pd.isna(row["iqm"])  # of five seeds on
     assert row["std"] == pytest.approx(math.sqrt(200), rel=1e-5)
-    assert 50 <= row["low"] < 60 < 80 < row["high"] <= 90  # episodes lie 10 around their seed
+    # Student's t of one degree of freedom is 12.706; the two seeds are 60 and 80
+    assert (row["low"], row["high"]) == (pytest.approx(70 - 127.06, abs=0.01), pytest.approx(70 + 127.06, abs=0.01))
     assert (row["paper_mean"], row["paper_std"], row["paper_is_bold"], row["paper_is_bold_by_rule"]) == (
         74,
         7,
@@ -269,8 +270,9 @@ def test_the_domain_table_averages_tasks_and_never_makes_a_lacking_method_bold(t
     row = cell_of(csv_of("aggregated", two_tasks), method="pcbf")
     assert row["mean"] == 77.5
     assert row["std"] == pytest.approx((math.sqrt(50) + math.sqrt(200)) / 2, rel=1e-5)
-    assert (row["low"], row["high"]) == (70, 85)  # both seeds of a task the lower, or the higher ones
-    assert row["iqm"] == 80  # 60, 80, 80, 90 without the ends
+    # the seeds' means over both tasks are 70 and 85; Student's t of one degree of freedom is 12.706
+    half = 12.7062 * 7.5
+    assert (row["low"], row["high"]) == (pytest.approx(77.5 - half, abs=0.01), pytest.approx(77.5 + half, abs=0.01))
     assert (row["num_tasks"], row["num_tasks_present"], row["num_runs"]) == (2, 2, 4)
     assert (row["paper_mean"], row["paper_std"], row["paper_mean_recomputed"]) == (71, 5, 70.6)
     assert "except for FloQ on adroit (± 5 printed, 3.4 recomputed)" in texts["md"]
@@ -305,15 +307,17 @@ def test_a_changed_setting_stands_beside_the_suites(empty: Results) -> None:
     row = cell_of(frame, setting="action_reuse")
     assert (row["value"], row["suite_value"], row["mean"], row["difference"]) == (1, 8, 70, 20)
     assert row["relative_time"] == pytest.approx(3.5)
-    # Welch with both variances 200 over two seeds: 4.303 (two degrees of freedom) times the root of 200
-    assert row["difference_high"] - row["difference_low"] == pytest.approx(2 * 4.3027 * 200**0.5, rel=1e-4)
+    assert (row["difference_low"], row["difference_high"]) == (
+        20,
+        20,
+    )  # each seed gained 20, however far they lie apart
     assert pd.isna(cell_of(frame, setting="control_weight")["relative_time"])
 
 
 def test_the_suite_table_holds_every_method_against_behaviour_cloning(two_tasks: Results) -> None:
     lines = table_lines(rendered("control_suite", two_tasks)["md"])
     assert lines[2].startswith("| cube-double-play-task1 | BC | 15.0 | 7.1 |")
-    assert lines[2].endswith("| 15.0 | 2 | 0 | 4 | – |")
+    assert lines[2].endswith("| – | 2 | 0 | 4 | – | – | – | – | – | – |")
     frame = csv_of("control_suite", two_tasks)
     assert len(frame) == 2 * 5
     assert cell_of(frame, task=CUBE, method="pcbf")["is_above_bc"] is True
@@ -322,22 +326,41 @@ def test_the_suite_table_holds_every_method_against_behaviour_cloning(two_tasks:
     assert cell_of(frame, task=CUBE, method="codac")["num_diverged"] == 1
 
 
-def test_intervals_that_touch_are_not_above() -> None:
-    assert control_suite.is_above(Interval(2, 3), Interval(0, 2)) is False
-    assert control_suite.is_above(Interval(2.1, 3), Interval(0, 2)) is True
-    assert control_suite.is_above(Interval(math.nan, math.nan), Interval(0, 2)) is None
+def test_methods_are_compared_seed_by_seed(empty: Results) -> None:
+    for seed, score in enumerate([0, 40, 80]):
+        write_run(empty.root, CUBE, "bc", seed, [[score]])
+        write_run(empty.root, CUBE, "iql", seed, [[score + 9 + seed]])
+        write_run(empty.root, CUBE, "fql", 2 - seed, [[score + 10]])
+    write_run(empty.root, CUBE, "iql", 3, [[95]])  # BC has no such seed
+    frame = csv_of("control_suite", collected(empty.root))
+    row = cell_of(frame, method="iql")
+    half = 4.3027 / math.sqrt(3)  # the differences are 9, 10 and 11
+    assert (row["over_bc"], row["over_bc_low"]) == (10, pytest.approx(10 - half, abs=1e-3))
+    assert row["is_above_bc"] is True
+    assert row["seeds_needed"] == 3 < row["seeds_needed_unpaired"]
+    row = cell_of(frame, method="fql")  # the same scores as IQL's, but of other seeds
+    assert row["over_bc"] == 10
+    assert row["is_above_bc"] is False
 
 
-def test_the_probability_of_improvement_is_over_common_tasks(two_tasks: Results) -> None:
-    frame = csv_of("probability_of_improvement", two_tasks)
-    assert len(frame) == 5 * 4
+def test_the_probability_of_improvement_is_over_common_tasks(empty: Results) -> None:
+    for seed in range(5):
+        write_run(empty.root, CUBE, "pcbf", seed, [[80 + seed]])
+        write_run(empty.root, CUBE_2, "pcbf", seed, [[60 + 20 * (seed % 2)]])
+        write_run(empty.root, CUBE, "value_flows", seed, [[70]])
+        write_run(empty.root, CUBE_2, "value_flows", seed, [[70]])
+        write_run(empty.root, CUBE, "bc", seed, [[10]])
+    write_run(empty.root, CUBE, "iql", 0, [[10]])
+    results = collected(empty.root)
+    frame = csv_of("probability_of_improvement", results)
+    assert len(frame) == 4 * 3
     flows = cell_of(frame, first="pcbf", second="value_flows")
-    assert flows["probability"] == 0.75  # always on task 1; on task 2 of 60, 80 over 70, 74 one half
-    assert flows["num_tasks"] == 2
+    assert (flows["probability"], flows["num_tasks"]) == (0.7, 2)  # always on task 1, with two of five seeds on task 2
     clone = cell_of(frame, first="pcbf", second="bc")
     assert (clone["probability"], clone["num_tasks"], clone["is_likely"]) == (1, 1, True)
-    assert cell_of(frame, first="value_flows", second="pcbf")["probability"] == 0.25
-    assert "| Value Flows | 0.75 |" in rendered("probability_of_improvement", two_tasks)["md"]
+    assert cell_of(frame, first="value_flows", second="pcbf")["probability"] == 0.3
+    assert pd.isna(cell_of(frame, first="pcbf", second="iql")["probability"])  # one seed
+    assert "| Value Flows | 0.70 |" in rendered("probability_of_improvement", results)["md"]
 
 
 def test_profiles_leave_out_methods_that_lack_a_task(two_tasks: Results) -> None:

@@ -1,8 +1,13 @@
 """Statistics of scores over seeds and tasks.
 
 Scores of a method come as one array of seeds per task, in the same order of tasks everywhere; tasks may have
-different numbers of seeds, and a task without any is left out by the caller. Resampling is by `scipy.stats.bootstrap`,
-which draws seeds within each task; every random draw starts from an explicit seed.
+different numbers of seeds, and a task without any is left out by the caller.
+
+One rule of intervals: Student's over seeds, whose scores are means over their episodes, and for a difference of two
+methods Student's over the differences seed by seed, since methods share data, proposals and starts of episodes. Welch's
+is for the paper's numbers, which have no seeds to pair with. Interquartile means, probabilities and profiles have no such
+formula: there seeds are drawn anew within each task (`scipy.stats.bootstrap`), and below five seeds nothing is said.
+Every random draw starts from an explicit seed.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ Statistic = Callable[..., Any]  # of one array per task, with an `axis`
 
 CONFIDENCE = 0.95
 NUM_RESAMPLES = 2000
+FEWEST_RESAMPLED = 5  # seeds; three against three cannot have an interval of 95 % by resampling
 SEED = 0
 BOLD_SHARE = 0.95
 
@@ -56,9 +62,10 @@ def aggregate(tasks: Sequence[ArrayLike]) -> tuple[float, float]:
 
 
 def interquartile_mean(tasks: Sequence[ArrayLike]) -> float:
-    """Mean of the middle half of all runs of all tasks; nan without any."""
-    values = np.concatenate([np.ravel(scores) for scores in tasks]) if len(tasks) else np.empty(0)
-    return float(scipy.stats.trim_mean(values, 0.25)) if values.size else np.nan
+    """Mean of the middle half of all runs of all tasks; nan where a task has fewer than five."""
+    if not len(tasks) or min(np.size(scores) for scores in tasks) < FEWEST_RESAMPLED:
+        return np.nan
+    return float(pooled_interquartile_mean(*(np.asarray(scores, float) for scores in tasks)))
 
 
 def mean_of_means(*tasks: Floats, axis: int = -1) -> Any:
@@ -81,10 +88,10 @@ def bootstrap_interval(
 ) -> Interval:
     """Percentile interval of a statistic when seeds are drawn anew within each task (stratified bootstrap).
 
-    Unknown when a task has fewer than two seeds: one seed says nothing about spread.
+    Unknown when a task has fewer than five seeds.
     """
     arrays = [np.asarray(scores, float) for scores in tasks]
-    if not arrays or min(array.size for array in arrays) < 2:
+    if not arrays or min(array.size for array in arrays) < FEWEST_RESAMPLED:
         return UNKNOWN
     found = scipy.stats.bootstrap(
         arrays,
@@ -97,30 +104,6 @@ def bootstrap_interval(
         rng=np.random.default_rng(seed),
     ).confidence_interval
     return Interval(float(found.low), float(found.high))
-
-
-def episode_interval(
-    seeds: Sequence[ArrayLike],
-    *,
-    confidence: float = CONFIDENCE,
-    num_resamples: int = NUM_RESAMPLES,
-    seed: int = SEED,
-) -> Interval:
-    """Percentile interval of a single task's mean when seeds, and then episodes within each of them, are drawn anew.
-
-    `seeds` holds the episodes' scores of each seed. Unknown below two seeds.
-    """
-    arrays = [np.asarray(scores, float) for scores in seeds]
-    if len(arrays) < 2:
-        return UNKNOWN
-    random = np.random.default_rng(seed)
-    chosen = random.integers(len(arrays), size=(num_resamples, len(arrays)))
-    means = np.empty(chosen.shape)
-    for index, episodes in enumerate(arrays):
-        places = chosen == index
-        means[places] = episodes[random.integers(episodes.size, size=(places.sum(), episodes.size))].mean(axis=1)
-    low, high = np.quantile(means.mean(axis=1), [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(float(low), float(high))
 
 
 def performance_profile(tasks: Sequence[ArrayLike], thresholds: ArrayLike) -> Floats:
@@ -154,9 +137,11 @@ def _superiority(first: Floats, second: Floats, axis: int = -1) -> Any:
 def probability_of_improvement(ours: Sequence[ArrayLike], theirs: Sequence[ArrayLike]) -> float:
     """Probability that a run of ours scores above one of theirs, mean over tasks; a tie counts one half.
 
-    On each task it is the Mann-Whitney statistic over the number of pairs of seeds.
+    On each task it is the Mann-Whitney statistic over the number of pairs of seeds. Unknown below five seeds.
     """
     pairs = list(zip(ours, theirs, strict=True))
+    if min((np.size(seeds) for pair in pairs for seeds in pair), default=0) < FEWEST_RESAMPLED:
+        return np.nan
     return mean([_superiority(np.asarray(x, float), np.asarray(y, float)) for x, y in pairs])
 
 
@@ -197,6 +182,15 @@ def student_interval(values: ArrayLike, *, confidence: float = CONFIDENCE) -> In
         return UNKNOWN
     half = float(stdtrit(sample.size - 1, (1 + confidence) / 2) * sample.std(ddof=1) / np.sqrt(sample.size))
     return Interval(float(sample.mean()) - half, float(sample.mean()) + half)
+
+
+def seeds_needed(deviation: float, half_width: float, *, confidence: float = CONFIDENCE) -> int | None:
+    """The fewest seeds whose Student interval is ± `half_width` at most, were `deviation` the true one."""
+    if not np.isfinite(deviation):
+        return None
+    counts = np.arange(2, 10_000)
+    widths = stdtrit(counts - 1, (1 + confidence) / 2) * deviation / np.sqrt(counts)
+    return int(counts[np.argmax(widths <= half_width)]) if widths[-1] <= half_width else None
 
 
 def within_best(means: Sequence[float], share: float = BOLD_SHARE) -> list[bool]:

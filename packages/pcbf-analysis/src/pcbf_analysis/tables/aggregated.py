@@ -29,8 +29,9 @@ TITLE = "Scores aggregated by domain"
 CAPTION = (
     "Mean of the tasks' mean scores ± mean of their sample standard deviations over seeds, which is how the paper's "
     "domain rows follow from its task rows. Bold is within 95 % of the best of the row; a method that lacks a task of "
-    "the domain is never bold. A dash is a cell without runs. The csv adds stratified-bootstrap 95 % intervals (seeds "
-    "drawn within tasks), interquartile means with theirs, and the paper's cell, also recomputed from its task rows."
+    "the domain is never bold. A dash is a cell without runs. The csv adds Student's 95 % interval over seeds (of the "
+    "means over tasks of each seed), from five seeds on interquartile means with stratified-bootstrap intervals, and "
+    "the paper's cell, also recomputed from its task rows."
 )
 INPUTS = (CONTROL_EVALUATIONS,)
 DETAILS = (
@@ -106,7 +107,7 @@ def detail(suite: Suite, tasks: Sequence[str], present: Sequence[str], method: s
     seeds = [suite.seeds(task, method) for task in present]
     return (
         *statistics.aggregate(seeds),
-        *statistics.bootstrap_interval(seeds),
+        *statistics.student_interval(means_by_seed(suite, present, method)),
         statistics.interquartile_mean(seeds),
         *statistics.bootstrap_interval(seeds, statistics.pooled_interquartile_mean),
         len(tasks),
@@ -115,6 +116,13 @@ def detail(suite: Suite, tasks: Sequence[str], present: Sequence[str], method: s
         sum(suite.num_diverged(task, method) for task in tasks),
         is_bold if present else None,
     )
+
+
+def means_by_seed(suite: Suite, tasks: Sequence[str], method: str) -> list[float]:
+    """The mean over tasks of every seed that has all of them, ordered by seed."""
+    scores = [suite.by_seed(task, method) for task in tasks]
+    common = sorted(set.intersection(*map(set, scores))) if scores else []
+    return [statistics.mean([of_task[seed] for of_task in scores]) for seed in common]
 
 
 def recomputed_cells(results: Results) -> dict[tuple[str, str], tuple[float, float]]:

@@ -28,8 +28,8 @@ TITLE = "Scores on every task"
 CAPTION = (
     "Success rate in percent (OGBench, mean of the last three evaluations) or normalised return (Adroit, last "
     "evaluation): mean ± sample standard deviation over seeds. Bold is within 95 % of the best of the row. A dash is a "
-    "cell without runs; what stands in brackets says which seeds are missing or diverged. The csv adds the 95 % "
-    "bootstrap interval over seeds and episodes, the interquartile mean and the paper's cell."
+    "cell without runs; what stands in brackets says which seeds are missing or diverged. The csv adds Student's 95 % "
+    "interval over seeds, the interquartile mean from five seeds on, and the paper's cell."
 )
 INPUTS = (CONTROL_EVALUATIONS,)
 DETAILS = (

@@ -16,7 +16,7 @@ from pcbf_records.toy import Floats
 TITLE = "Performance profiles as numbers"
 CAPTION = (
     "Share of runs that score above a threshold, every task counting the same. A method that lacks a task of its suite "
-    "is left out there. The csv has the whole curves with their 95 % stratified-bootstrap bands."
+    "is left out there. The csv has the whole curves with their 95 % stratified-bootstrap bands, from five seeds on."
 )
 INPUTS = (CONTROL_EVALUATIONS,)
 SUITES = {"OGBench": "success rate", "Adroit": "normalised return"}
@@ -54,7 +54,7 @@ class Profile:
 
 
 def profiles(suite: Suite) -> list[Profile]:
-    """The profiles of all methods that have every task of a suite; low and high are nan below two seeds."""
+    """The profiles of all methods that have every task of a suite; low and high are nan below five seeds."""
     found = []
     for name in SUITES:
         tasks = [task for task in suite.tasks if (suite.suites[task] == "adroit") == (name == "Adroit")]

@@ -16,7 +16,8 @@ TITLE = "Probability that PCBF improves on another method"
 CAPTION = (
     "Probability that a run of PCBF scores above a run of the other method on the same task, mean over the tasks that "
     "both have runs of; a tie counts one half. The 95 % interval is by the stratified bootstrap (seeds drawn within "
-    "tasks). Likely says whether it lies wholly above one half. The csv has all pairs of methods."
+    "tasks); below five seeds nothing is said. Likely says whether it lies wholly above one half. The csv has all "
+    "pairs of methods."
 )
 INPUTS = (CONTROL_EVALUATIONS,)
 OURS = "pcbf"

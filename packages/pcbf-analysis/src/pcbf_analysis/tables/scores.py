@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -32,8 +32,8 @@ class Suite:
     """All control runs of a results folder as seeds × tasks.
 
     Attributes:
-      scores: of the finished seeds of each cell, ordered by seed.
-      episodes: scores of the episodes behind them, one array per finished seed.
+      scores: of the finished seeds of each cell, by seed.
+      num_episodes: how many episodes are behind them.
       diverged: how many seeds of a cell diverged.
       suites: the suite of each task.
       sources: where the data of each task come from.
@@ -41,36 +41,29 @@ class Suite:
 
     tasks: tuple[str, ...]
     methods: tuple[str, ...]
-    scores: Mapping[Cell, Floats]
-    episodes: Mapping[Cell, tuple[Floats, ...]]
+    scores: Mapping[Cell, Mapping[int, float]]
+    num_episodes: Mapping[Cell, int]
     diverged: Mapping[Cell, int]
     sources: Mapping[str, frozenset[str]]
     suites: Mapping[str, str]
 
+    def by_seed(self, task: str, method: str) -> Mapping[int, float]:
+        return self.scores.get(Cell(task, method), {})
+
     def seeds(self, task: str, method: str) -> Floats:
-        return self.scores.get(Cell(task, method), np.empty(0))
+        """Scores ordered by seed."""
+        return np.array([score for _, score in sorted(self.by_seed(task, method).items())])
 
     def num_diverged(self, task: str, method: str) -> int:
         return self.diverged.get(Cell(task, method), 0)
-
-    def num_episodes(self, task: str, method: str) -> int:
-        return sum(episodes.size for episodes in self.episodes.get(Cell(task, method), ()))
-
-    @cached_property
-    def intervals(self) -> Mapping[Cell, statistics.Interval]:
-        """95 % interval of each cell's mean, over its seeds and their episodes; several tables show them."""
-        return {cell: statistics.episode_interval(episodes) for cell, episodes in self.episodes.items()}
-
-    def interval(self, task: str, method: str) -> statistics.Interval:
-        return self.intervals.get(Cell(task, method), statistics.UNKNOWN)
 
     def summary(self, task: str, method: str) -> tuple[float, ...]:
         """A cell under `SUMMARY`."""
         seeds = self.seeds(task, method)
         return (
-            *(statistics.mean(seeds), statistics.std(seeds), *self.interval(task, method)),
+            *(statistics.mean(seeds), statistics.std(seeds), *statistics.student_interval(seeds)),
             statistics.interquartile_mean([seeds]),
-            *(len(seeds), self.num_diverged(task, method), self.num_episodes(task, method)),
+            *(len(seeds), self.num_diverged(task, method), self.num_episodes.get(Cell(task, method), 0)),
         )
 
     @property
@@ -80,14 +73,19 @@ class Suite:
         return max((len(self.seeds(*cell)) + self.num_diverged(*cell) for cell in cells), default=0)
 
 
+def paired_differences(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Floats:
+    """Ours minus theirs, by the seeds that both have."""
+    return np.array([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())])
+
+
 @lru_cache(maxsize=32)
 def load_suite(results: Results, change: str = "") -> Suite:
     """The runs of a results folder, or those of one ablation; tasks in the paper's order, others after them by name.
 
     Built once for each `results`, as most tables read it.
     """
-    scores: dict[Cell, list[float]] = {}
-    episodes: dict[Cell, list[Floats]] = {}
+    scores: dict[Cell, dict[int, float]] = {}
+    num_episodes: dict[Cell, int] = {}
     diverged: dict[Cell, int] = {}
     sources: dict[str, set[str]] = {}
     runs = results.control.of_change(change)
@@ -97,15 +95,15 @@ def load_suite(results: Results, change: str = "") -> Suite:
         if not run.final:
             diverged[cell] = diverged.get(cell, 0) + 1
             continue
-        scores.setdefault(cell, []).append(run.score)
-        episodes.setdefault(cell, []).append(run.episodes)
+        scores.setdefault(cell, {})[run.seed] = run.score
+        num_episodes[cell] = num_episodes.get(cell, 0) + run.episodes.size
     cells = {*scores, *diverged}
     paper = list(dict.fromkeys(results.paper_table("fullogbench_comparison")["task"]))
     return Suite(
         tasks=tuple(sorted({cell.task for cell in cells}, key=lambda task: _task_order(task, paper))),
         methods=tuple(sorted({cell.method for cell in cells}, key=theme.method_order)),
-        scores={cell: np.array(values) for cell, values in scores.items()},
-        episodes={cell: tuple(arrays) for cell, arrays in episodes.items()},
+        scores=scores,
+        num_episodes=num_episodes,
         diverged=diverged,
         sources={task: frozenset(names) for task, names in sources.items()},
         suites={run.task: run.suite for run in runs},

@@ -11,13 +11,13 @@ from pcbf_analysis import statistics
 from pcbf_analysis.results import Results
 from pcbf_analysis.tables.cost import measured_costs
 from pcbf_analysis.tables.form import Column, Table
-from pcbf_analysis.tables.scores import Cell, Suite, data_note, load_suite
+from pcbf_analysis.tables.scores import Cell, Suite, data_note, load_suite, paired_differences
 from pcbf_records.layout import CONTROL_EVALUATIONS, ablation
 
 TITLE = "What changing one setting does to score and cost"
 CAPTION = (
-    "Runs with one setting changed beside the suite's own: mean score over seeds with its 95 % bootstrap interval over "
-    "seeds and episodes, and the difference from the suite's with Welch's 95 % interval over seeds. Time is that of a "
+    "Runs with one setting changed beside the suite's own: mean score over seeds with Student's 95 % interval, and the "
+    "difference from the suite's own, seed by seed, with Student's 95 % interval. Time is that of a "
     "gradient step, compilation included, and depends on what else the machine did; a change is shown as faster or "
     "slower than the suite's setting by the ratio of the two."
 )
@@ -59,13 +59,13 @@ def changed_rows(
     ours, times = load_suite(results, change), milliseconds(results.root / ablation(change))
     for task in ours.tasks:
         for method in ours.methods:
-            cell, seeds, base = Cell(task, method), ours.seeds(task, method), suite.seeds(task, method)
+            cell, seeds = Cell(task, method), ours.seeds(task, method)
+            differences = paired_differences(ours.by_seed(task, method), suite.by_seed(task, method))
             time, known = times.get(cell, math.nan), agents.get(cell, {}).get(setting)
-            both = [(statistics.mean(x), statistics.std(x), len(x)) for x in (seeds, base)]
             yield (
                 *(task, method, setting, value, f"{known:g}" if isinstance(known, float) else known),
-                *(statistics.mean(seeds), *ours.interval(task, method)),
-                *(both[0][0] - both[1][0], *statistics.difference_interval(both[0], both[1])),
+                *(statistics.mean(seeds), *statistics.student_interval(seeds)),
+                *(statistics.mean(differences), *statistics.student_interval(differences)),
                 *(len(seeds), time, time / suite_times.get(cell, math.nan)),
             )
 
