@@ -249,6 +249,12 @@ def check(options: argparse.Namespace) -> Task:
             for part in JOB_PARTS
             if not isinstance(options.job.get(part), dict)
         ]
+    faults += [
+        f"--proposal: {path} does not exist; train bc first, or, if it was trained, remove its records and checkpoint "
+        "and train it again"
+        for path in options.proposal
+        if not path.is_file()
+    ]
     if faults:
         raise ValueError("\n".join(faults))
     check_writable(options.out)
