@@ -28,9 +28,9 @@ def cloned(key: jax.Array = KEY) -> Any:
     return jax.jit(agent().proposal.init_params)(key)
 
 
-def begun(one: PCBF, keys: jax.Array) -> Any:
+def begun(one: PCBF, keys: jax.Array, params: Any = None) -> Any:
     """Fresh states, each with a proposal of its own."""
-    return jax.vmap(one.with_proposal)(init_many(one, keys), jax.vmap(cloned)(keys))
+    return jax.vmap(one.with_proposal)(init_many(one, keys), jax.vmap(cloned)(keys) if params is None else params)
 
 
 def test_the_critic_is_trained_and_the_proposal_stays():
@@ -107,10 +107,12 @@ def test_targets_choose_among_the_candidates_that_the_batch_has():
 @pytest.mark.parametrize("across", ["vmap", "map"])
 def test_every_learner_has_its_own_table_and_chunks_of_any_size_give_the_same_run(across: str, reuse: int):
     one, keys = agent(action_reuse=reuse), jax.random.split(KEY, 2)
+    proposals = jax.vmap(cloned)(keys)  # serve several runs: training must not take their memory
     tables = jnp.stack([draw_candidates(one.proposal, cloned(k), DATA.transitions.next_observation, k) for k in keys])
 
     def trained(chosen: Any, chunks: tuple[int, ...]) -> Any:
-        states, step = begun(one, keys[chosen]), 0
+        given = proposals if chosen == slice(None) else jax.tree.map(lambda leaf: leaf[chosen], proposals)
+        states, step = begun(one, keys[chosen], given), 0
         for count in chunks:
             states, _ = train_chunk(
                 one,

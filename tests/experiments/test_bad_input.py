@@ -79,7 +79,7 @@ BAD_INPUT = [
     ("pcbf-train", (*TRAIN, "--eval-every", "10", "--log-every", "4"), "must be a multiple of --log-every 4"),
     ("pcbf-train", (*TRAIN, "--redraw-every", "10", "--log-every", "4"), "must be a multiple of --log-every 4"),
     ("pcbf-train", (*TRAIN, "--set", "proposal_training=frosen"), "must be one of joint, frozen; did you mean frozen?"),
-    ("pcbf-train", (*TRAIN, "--proposal", "no.safetensors"), "--proposal: no.safetensors does not exist; train bc first"),
+    ("pcbf-train", (*TRAIN, "--proposal", "no.safetensors"), "no.safetensors does not exist; train bc first"),
     ("pcbf-train", ("cube-singel-play-singletask-task1-v0", "pcbf"), f"Did you mean '{TASK}'"),
     ("pcbf-train", ("xyz", "pcbf"), "`task='xyz'` is unknown. `pcbf-data list` shows all names."),
     ("pcbf-train", (TASK, "pbcf"), "`method='pbcf'` is unknown; choose one of pcbf,"),

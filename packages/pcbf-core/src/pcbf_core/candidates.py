@@ -9,6 +9,7 @@ from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, TypeGuard
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from pcbf_core.agent import GradientAgent
@@ -102,7 +103,7 @@ class CandidateAgent(GradientAgent):
         return self.config.proposal_training == "frozen"
 
     def with_proposal(self, state: LearnerState, params: PyTree) -> LearnerState:
-        """The state with the parameters of a proposal that was cloned before; for states side by side, `vmap` it."""
+        """The state with a copy of the parameters of a cloned proposal; for states side by side, `vmap` it."""
         if not self.is_frozen:
             raise ValueError('`proposal_training="joint"` trains its own proposal; set "frozen" to give it one.')
         wanted = jax.eval_shape(self.proposal.init_params, jax.random.key(0))
@@ -111,7 +112,7 @@ class CandidateAgent(GradientAgent):
                 "the parameters are not those of this agent's proposal network; clone it with the same `hidden_sizes` "
                 "or `actor_hidden_sizes`, `actor_layer_norm` and encoder, on the same task."
             )
-        return state.replace(frozen={"proposal": params})
+        return state.replace(frozen={"proposal": jax.tree.map(jnp.copy, params)})  # `train_chunk` donates the state
 
     def proposal_params(self, state: LearnerState) -> PyTree:
         """The proposal's parameters, trained or given."""
