@@ -212,9 +212,13 @@ class _Loop:
             self.step_seconds = seconds / count
 
     def _draw(self) -> None:
-        """Candidates for the next steps; what that takes is part of the cost of training."""
+        """Candidates for the next steps; all of the state is on disk meanwhile, so that a signal need not wait."""
         state, start = self.state, time.perf_counter()
-        self.tables.draw(state.states, state.keys, state.step)
+        if state.step > self.first_step:
+            self._save()
+        self.line.note("drawing candidates …")
+        with self.options.stopper.nothing_to_lose():
+            self.tables.draw(state.states, state.keys, state.step)
         self.train_seconds += time.perf_counter() - start
 
     def _count(self) -> int:
