@@ -84,6 +84,11 @@ def targets(groups: Mapping[str, Rows]) -> Iterator[tuple[str, str, str, str, st
         found = row("flow_path", size=size, num_flow_times=1)
         for name, words, target in (("over_no_weight", "λ = 0", 1.35), ("over_linear", "the paper's λ > 0", 1.02)):
             yield judged(f"flow path at λ = 1 against {words}, {size}", "≤", target, "×", found.get(name))
+    found = row("frozen", work="PCBF's step, laptop scale")
+    limit = f"{found['bound']:.2f} ×, were the choice for nothing" if found else ""
+    faster, work = found.get("speedup_over_joint"), "PCBF's step, frozen proposal, laptop scale"
+    yield judged(work, "≥", 2, "× the joint one, both amortised", faster, limit)
+    yield judged(work, "≤", 1.5, "× IQL's step", found.get("times_iql"))
     for method in ("pcbf", "iql"):
         found = next((r for r in groups.get("acting", ()) if r["work"].endswith(f"steps, {method}")), {})
         limit = f"{found['bound']:.2f} ×, were it all simulators on every core" if found.get("bound") else ""

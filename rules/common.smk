@@ -9,7 +9,15 @@ from pathlib import Path
 from snakemake.logging import logger
 
 from pcbf_experiments.campaign.manifest import FIXED
-from pcbf_experiments.campaign.plan import data_folder, data_stamp, evaluate_job, load_plan, train_job
+from pcbf_experiments.campaign.plan import (
+    CLONER,
+    data_folder,
+    data_stamp,
+    evaluate_job,
+    load_plan,
+    takes_proposal,
+    train_job,
+)
 from pcbf_experiments.campaign.scheduler import (
     clear_receipt,
     clear_stale_locks,
@@ -84,6 +92,20 @@ def results_folder(wildcards):
     folder = Path(layout.scale_folder(wildcards.scale))
     change = wildcards.get("change")
     return (folder / layout.ablation(change) if change else folder).as_posix()
+
+
+def cloning_jobs(wildcards):
+    """The files of the job that clones what a training job proposes by, as a list; none if it trains its own proposal."""
+    job = (SETTINGS[wildcards.scale], PLAN.sheets, wildcards.task, wildcards.method, wildcards.get("change"))
+    place = (Path(layout.scale_folder(wildcards.scale)), wildcards.task, CLONER, wildcards.group)
+    return [layout.JobFiles(*place)] if takes_proposal(*job) else []
+
+
+def proposal_option(wildcards):
+    """The option of `pcbf-train` that names the last snapshots of the cloning job; empty without one."""
+    steps = train_job(SETTINGS[wildcards.scale], PLAN.sheets, wildcards.task, CLONER)["run"]["steps"]
+    found = [files.snapshot(seed, steps) for files in cloning_jobs(wildcards) for seed in files.seeds]
+    return f"--proposal {' '.join(path.as_posix() for path in found)}" if found else ""
 
 
 def is_stale(wildcards, stage):

@@ -3,11 +3,13 @@
 # Checkpoints, snapshots, metrics and the records of the seeds are not declared: Snakemake removes declared files of a
 # job that fails, and a job that is run again resumes from its checkpoint. What is declared is a receipt, written at the
 # end, that names the records with their hashes; one whose records are gone is removed before jobs are planned.
+# A method with `proposal_training: frozen` waits for behaviour cloning of the same seeds and takes its last snapshots.
 
 
 rule train:
     input:
         data=lambda w: ancient(data_stamp(SETTINGS[w.scale], PLAN.sheets, w.task)),
+        proposal=lambda w: [files.receipt.as_posix() for files in cloning_jobs(w)],
     output:
         job_files().receipt.as_posix(),
     log:
@@ -30,12 +32,13 @@ rule train:
         job=lambda w: canonical_json(train_job(SETTINGS[w.scale], PLAN.sheets, w.task, w.method, w.get("change"))),
         data=lambda w: data_folder(SETTINGS[w.scale]),
         out=results_folder,
+        proposal=proposal_option,
         is_stale=lambda w: is_stale(w, "receipt"),
     shell:
         "PYTHONUNBUFFERED=1 NPROC={threads} OMP_NUM_THREADS={threads}"
         " pcbf-lease {resources.gpu} --needed {params.gpus} -- pcbf-train {wildcards.task} {wildcards.method}"
         " --seeds {params.seeds} --job {params.job:q} --method-version {params.version} --data-dir {params.data:q}"
-        " --out {params.out:q} --receipt {output:q} --replace > {log:q} 2>&1"
+        " --out {params.out:q} --receipt {output:q} --replace {params.proposal} > {log:q} 2>&1"
 
 
 use rule train as ablate with:

@@ -18,7 +18,7 @@ from pcbf_core.config import config_from
 from pcbf_core.flow import SOLVERS
 from pcbf_core.mrp import MRPS
 from pcbf_core.networks import ACTIVATIONS
-from pcbf_experiments.campaign.plan import evaluate_job, load_plan, train_job
+from pcbf_experiments.campaign.plan import evaluate_job, load_plan, takes_proposal, train_job
 from pcbf_experiments.campaign.settings import (
     SCALES,
     SettingsError,
@@ -208,6 +208,45 @@ def test_settings_that_some_method_reads_are_taken(checkout):
     load_plan(
         with_method_settings(checkout, default={"expectile": 0.8}, pcbf={"variant": "released"}), {"scale": "smoke"}
     )
+
+
+FROZEN = {"default": {"hidden_sizes": [8, 8], "proposal_training": "frozen"}}
+
+
+def test_methods_that_search_take_a_frozen_proposal_and_others_have_none():
+    control = {"methods": ["pcbf", "c51", "fql", "bc"], "method_settings": {**FROZEN, "c51": {"num_atoms": 5}}}
+    plan = load_plan(REPOSITORY, {"scale": "smoke", "control": control})
+    settings, task = plan.settings["smoke"], plan.control("smoke")[0].task
+    takers = [method for method in control["methods"] if takes_proposal(settings, plan.sheets, task, method)]
+    assert takers == ["pcbf", "c51"]
+    assert not takes_proposal(settings, plan.sheets, task, "pcbf", "proposal_training=joint")
+    laptop = load_plan(REPOSITORY, {}).settings["laptop"]
+    assert not takes_proposal(laptop, plan.sheets, task, "pcbf")
+    assert takes_proposal(laptop, plan.sheets, task, "pcbf", "proposal_training=frozen")
+
+
+@pytest.mark.parametrize(
+    ("control", "sentence"),
+    [
+        ({}, "control.methods: has no bc, which clones the frozen proposal of pcbf; add it"),
+        (
+            {"methods": ["pcbf", "bc"], "keep_snapshots": "none"},
+            'control.keep_snapshots = "none": removes the frozen proposal of pcbf; keep "final" or "all"',
+        ),
+        (
+            {"methods": ["pcbf", "bc"], "run": {"redraw_every": 7}},
+            "control.run.redraw_every = 7: must be a multiple of control.run.log_every = 5",
+        ),
+        (
+            {"method_settings": {"pcbf": {"proposal_training": "frosen"}}},
+            'control.method_settings.pcbf.proposal_training = "frosen": must be one of joint, frozen',
+        ),
+    ],
+)
+def test_what_a_frozen_proposal_lacks_is_told(control, sentence):
+    with pytest.raises(SettingsError) as error:
+        load_plan(REPOSITORY, {"scale": "smoke", "control": {"method_settings": FROZEN, **control}})
+    assert sentence in str(error.value)
 
 
 def test_wrong_settings_of_a_domain_are_named(checkout):

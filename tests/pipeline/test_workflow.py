@@ -132,6 +132,19 @@ def test_any_setting_can_be_changed_by_the_name_of_a_target(checkout, plan):
 
 
 @pytest.mark.slow
+def test_a_frozen_proposal_is_cloned_once_for_all_methods_that_take_it(checkout, plan, run_module):
+    default = {"hidden_sizes": [8, 8], "proposal_training": "frozen"}
+    chosen = config_of("smoke", control={"methods": ["pcbf", "iqn", "bc"], "method_settings": {"default": default}})
+    wanted = [JobFiles.of_seeds(SMOKE, TASK, method, (0, 1)).receipt.as_posix() for method in ("pcbf", "iqn")]
+    wanted.append(JobFiles.of_seeds(SMOKE / layout.ablation("score=cvar"), TASK, "pcbf", (0, 1)).receipt.as_posix())
+    assert plan(checkout, *wanted, *chosen) == {"make_data": 1, "train": 3, "ablate": 1}
+    told = run_module(checkout, "snakemake", *wanted, *chosen, "--dry-run", "--printshellcmds").stdout
+    cloner = JobFiles.of_seeds(SMOKE, TASK, "bc", (0, 1))
+    option = " ".join(["--proposal", *(cloner.snapshot(seed, 20).as_posix() for seed in (0, 1))])
+    assert told.count(option) == 3 and f"pcbf-train {TASK} bc" in told
+
+
+@pytest.mark.slow
 def test_one_table_of_the_control_suite_asks_for_runs_and_no_toys(checkout, plan):
     jobs = plan(checkout, "results/smoke/tables/aggregated.csv")
     wanted = ("make_data", "train", "evaluate", "ablate", "evaluate_ablation", "collect", "tables_control")

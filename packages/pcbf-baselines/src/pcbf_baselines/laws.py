@@ -41,7 +41,7 @@ class LawAgent(LawReadout, CandidateAgent):
 
     def choose_next_action(self, state: LearnerState, batch: Transition, key: Array) -> Array:
         """The candidate of highest mean."""
-        return self.best_action(state, batch.next_observation, key, for_target=True)
+        return self.best_next_action(state, batch, key)
 
     def critic_loss(self, params: PyTree, state: LearnerState, batch: Transition, key: Array) -> tuple[Array, Metrics]:
         """The law's own loss, with the batch's a'."""

@@ -11,7 +11,7 @@ from pcbf_core.networks import MLP, StateEmbedding, VelocityField
 from pcbf_core.noise import even_levels, noise_and_times, noise_at_levels
 from pcbf_core.paths import current_point, current_point_from_successor, successor_point, uncorrected_point
 from pcbf_core.pcbf import PCBF, PCBFConfig
-from pcbf_core.policy import Proposal, ProposalConfig
+from pcbf_core.policy import Proposal, ProposalConfig, draw_candidates
 from pcbf_core.targets import bellman_velocity, control_variate, optimal_control_weight, velocity_target
 from pcbf_core.training import first_divergence, init_many, train_chunk
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
@@ -48,6 +48,7 @@ __all__ = [
     "control_variate",
     "current_point",
     "current_point_from_successor",
+    "draw_candidates",
     "even_levels",
     "first_divergence",
     "flow_map",

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Literal, TypeGuard
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from pcbf_core.agent import GradientAgent
-from pcbf_core.config import Count, OneOf, PositiveShare
+from pcbf_core.config import LATER, Count, OneOf, PositiveShare
 from pcbf_core.learner import LearnerState
 from pcbf_core.policy import Proposal, ProposalConfig
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
+
+ProposalTraining = Literal["joint", "frozen"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class CandidateConfig(ProposalConfig):
       risk_seeking: False scores by the worst share, True by the best.
       action_reuse: n, for how many steps the a' chosen for a transition's target serves. 1 chooses anew at every
         step; n > 1 divides the cost of the choice by n and makes it up to n² steps old (see `train_chunk`).
+      proposal_training: "joint" clones the proposal beside the critic, as the paper does; "frozen" takes one that was
+        cloned before (`CandidateAgent.with_proposal`), so that several critics can choose among the same candidates.
     """
 
     scores: ClassVar[tuple[str, ...]] = ("mean", "cvar")
@@ -36,6 +41,7 @@ class CandidateConfig(ProposalConfig):
     risk_level: PositiveShare = 0.25
     risk_seeking: bool = False
     action_reuse: Count = 1
+    proposal_training: ProposalTraining = field(default="joint", metadata=LATER)
 
     def tail_levels(self, levels: Array) -> Array:
         """Uniform levels in [0, 1] moved into the tail that `score` looks at."""
@@ -48,7 +54,8 @@ class CandidateConfig(ProposalConfig):
 class CandidateAgent(GradientAgent):
     """A critic and a proposal, trained together; subclasses say what the critic is and how it scores candidates.
 
-    An update chooses a' at s', then takes one gradient step on the losses of both.
+    An update chooses a' at s', then takes one gradient step on the losses of both; on the critic's alone if the
+    proposal is frozen, see `CandidateConfig.proposal_training`.
     """
 
     target_roles: ClassVar[tuple[str, ...]] = ("critic",)
@@ -87,7 +94,36 @@ class CandidateAgent(GradientAgent):
 
     def init_params(self, key: Array) -> dict[str, PyTree]:
         critic_key, proposal_key = jax.random.split(key)
-        return {"critic": self.init_critic(critic_key), "proposal": self.proposal.init_params(proposal_key)}
+        critic = {"critic": self.init_critic(critic_key)}
+        return critic if self.is_frozen else {**critic, "proposal": self.proposal.init_params(proposal_key)}
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the proposal is given and not trained."""
+        return self.config.proposal_training == "frozen"
+
+    def with_proposal(self, state: LearnerState, params: PyTree) -> LearnerState:
+        """The state with a copy of the parameters of a cloned proposal; for states side by side, `vmap` it."""
+        if not self.is_frozen:
+            raise ValueError('`proposal_training="joint"` trains its own proposal; set "frozen" to give it one.')
+        wanted = jax.eval_shape(self.proposal.init_params, jax.random.key(0))
+        if _forms(params) != _forms(wanted):
+            raise ValueError(
+                "the parameters are not those of this agent's proposal network; clone it with the same `hidden_sizes` "
+                "or `actor_hidden_sizes`, `actor_layer_norm` and encoder, on the same task."
+            )
+        return state.replace(frozen={"proposal": jax.tree.map(jnp.copy, params)})  # `train_chunk` donates the state
+
+    def proposal_params(self, state: LearnerState) -> PyTree:
+        """The proposal's parameters, trained or given."""
+        if not self.is_frozen:
+            return state.params["proposal"]
+        if "proposal" not in state.frozen:
+            raise ValueError(
+                '`proposal_training="frozen"` needs the parameters of a cloned proposal; put them into the state with '
+                '`agent.with_proposal(state, params)`, or set "joint".'
+            )
+        return state.frozen["proposal"]
 
     def update(self, state: LearnerState, batch: Transition, key: Array) -> tuple[LearnerState, Metrics]:
         """One gradient step of `loss` on the batch, with a' chosen for this step alone."""
@@ -95,23 +131,44 @@ class CandidateAgent(GradientAgent):
         return self.learn(state, self.prepare(state, batch, prepare_key), loss_key)
 
     def prepare(self, state: LearnerState, batch: Transition, key: Array) -> Transition:
-        """The batch with a' at s', (batch, action_dim)."""
-        return batch.replace(next_action=self.choose_next_action(state, batch, key))
+        """The batch with a' at s', (batch, action_dim), and without the candidates that it was chosen among."""
+        return batch.replace(next_action=self.choose_next_action(state, batch, key), next_candidates=None)
 
     def loss(
         self, params: Mapping[str, PyTree], state: LearnerState, batch: Transition, key: Array
     ) -> tuple[Array, Metrics]:
-        """The critic's loss plus behaviour cloning of the proposal."""
+        """The critic's loss plus behaviour cloning of the proposal, unless that is frozen."""
         critic_key, proposal_key = jax.random.split(key)
         critic_loss, metrics = self.critic_loss(params["critic"], state, batch, critic_key)
+        if self.is_frozen:
+            return critic_loss, metrics
         proposal_loss = self.proposal.loss(params["proposal"], batch.observation, batch.action, proposal_key)
         return critic_loss + proposal_loss, {**metrics, "proposal_loss": proposal_loss}
 
-    def best_action(self, state: LearnerState, observation: Array, key: Array, *, for_target: bool) -> Array:
-        """argmax over K candidates a_k ~ π_β(·|s) of their score, (*batch, action_dim)."""
-        score = partial(self.score, state, for_target=for_target)
-        return self.proposal.best_of(state.params["proposal"], observation, key, score)
+    def best_action(self, state: LearnerState, observation: Array, key: Array) -> Array:
+        """argmax over K candidates a_k ~ π_β(·|s) of their score, (*batch, action_dim), to be taken."""
+        score = partial(self.score, state, for_target=False)
+        return self.proposal.best_of(self.proposal_params(state), observation, key, score)
+
+    def best_next_action(self, state: LearnerState, batch: Transition, key: Array) -> Array:
+        """argmax over K candidates a_k ~ π_β(·|s') of their score, (*batch, action_dim), for targets.
+
+        The candidates are the batch's, if it has them.
+        """
+        score = partial(self.score, state, for_target=True)
+        params, given = self.proposal_params(state), batch.next_candidates
+        return self.proposal.best_of(params, batch.next_observation, key, score, given)
 
     def act(self, state: LearnerState, observation: Array, key: Array) -> Array:
         """The best of K candidates (app:policy-extraction)."""
-        return self.best_action(state, observation, key, for_target=False)
+        return self.best_action(state, observation, key)
+
+
+def takes_proposal(agent: Any) -> TypeGuard[CandidateAgent]:
+    """Whether an agent must be given a proposal, with `with_proposal`, before it can train or act."""
+    return isinstance(agent, CandidateAgent) and agent.is_frozen
+
+
+def _forms(tree: PyTree) -> tuple[Any, list[Any]]:
+    """Structure, shapes and types of a tree."""
+    return jax.tree.structure(tree), [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree)]

@@ -107,6 +107,23 @@ def config_from(kind: type[T], values: Mapping[str, Any]) -> T:
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
+LATER: Mapping[str, Any] = types.MappingProxyType({"later": True})
+"""Metadata of a setting that came after records were published, see `recorded`."""
+
+
+def recorded(config: Any) -> dict[str, Any]:
+    """The settings of a config dataclass as records tell them.
+
+    One that is `LATER` is told where it is not at its default, so that a run without it keeps the hash that it had.
+    """
+    silent = {
+        field.name
+        for field in dataclasses.fields(config)
+        if field.metadata.get("later") and getattr(config, field.name) == field.default
+    }
+    return {name: value for name, value in dataclasses.asdict(config).items() if name not in silent}
+
+
 # --- declared types -------------------------------------------------------------------------------
 
 

@@ -36,6 +36,10 @@ class Dataset(struct.PyTreeNode):
     def size(self) -> int:
         return self.transitions.reward.shape[0]
 
+    def with_candidates(self, candidates: Array) -> Dataset:
+        """The transitions with these candidates at s', (transitions, candidates, action_dim)."""
+        return self.replace(transitions=self.transitions.replace(next_candidates=candidates))
+
     def sample(self, key: Array, batch_size: int) -> Transition:
         index = jax.random.randint(key, (batch_size,), 0, self.size)
         return jax.tree.map(lambda x: x[index], self.transitions)
@@ -80,7 +84,7 @@ def _check(fields: Mapping[str, Array]) -> None:
             f"`Transition.terminal` lies in [{float(terminal.min()):g}, {float(terminal.max()):g}]; pass 1 where the "
             "return ends with the reward and 0 elsewhere."
         )
-    for name in ("action", "next_action"):
+    for name in ("action", "next_action", "next_candidates"):
         if name in fields and fields[name].size and float(jnp.abs(fields[name]).max()) > ACTION_LIMIT:
             raise ValueError(
                 f"`Transition.{name}` reaches {float(jnp.abs(fields[name]).max()):g}; actions lie in [-1, 1]: scale "
@@ -101,3 +105,28 @@ def check_fits(spec: TaskSpec | None, source: Any) -> None:
                 f"`Transition.{name}` has rows of shape {value.shape[1:]}, the learner's TaskSpec says "
                 f"{tuple(expected)}; mend the data, or the TaskSpec."
             )
+    if source.transitions.next_candidates is not None:
+        _check_candidates(source.transitions.next_candidates, (source.size, spec.action_dim))
+
+
+def check_candidates(candidates: Array, source: Any, num_learners: int) -> None:
+    """Raise unless these are candidates at every s' of the dataset for each of several learners."""
+    if not isinstance(source, Dataset):
+        raise ValueError(
+            f"`candidates` stand beside the rows of a `Dataset`, and the source is a {type(source).__name__}; leave "
+            "them out: candidates are then drawn at every choice."
+        )
+    if candidates.shape[0] != num_learners:
+        raise ValueError(
+            f"`candidates` are for {candidates.shape[0]} learners, the states are {num_learners}; pass one table each."
+        )
+    _check_candidates(candidates[0], (source.size, source.transitions.action.shape[-1]))
+
+
+def _check_candidates(candidates: Array, expected: tuple[int, int]) -> None:
+    size, action_dim = expected
+    if candidates.ndim != 3 or (candidates.shape[0], candidates.shape[2]) != expected:
+        raise ValueError(
+            f"candidates of shape {candidates.shape} are not ({size} transitions, candidates, {action_dim} numbers of "
+            "an action); draw them with `draw_candidates` at the `next_observation` of this data."
+        )

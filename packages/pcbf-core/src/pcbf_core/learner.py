@@ -75,12 +75,14 @@ class LearnerState(struct.PyTreeNode):
       target_params: target networks, only of the roles that have one.
       opt_state: state of the optimiser.
       coefficients: scalars of the loss (λ and the like) that a sweep may vary over vmapped learners.
+      frozen: parameters by role that were trained before and stay as they are; no optimiser knows them.
     """
 
     params: Mapping[str, PyTree]
     target_params: Mapping[str, PyTree]
     opt_state: PyTree
     coefficients: Mapping[str, Array] = struct.field(default_factory=dict)
+    frozen: Mapping[str, PyTree] = struct.field(default_factory=dict)
 
 
 def fresh_state(config: LearnerConfig, params: Mapping[str, PyTree], *, target_roles: tuple[str, ...]) -> LearnerState:

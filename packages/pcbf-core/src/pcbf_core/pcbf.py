@@ -82,8 +82,10 @@ class FlowAgent(CandidateAgent):
                 )
             return batch.next_action
         if config.next_action == "bc_sample":
-            return self.proposal.sample(state.params["proposal"], batch.next_observation, key)
-        return self.best_action(state, batch.next_observation, key, for_target=True)
+            if batch.next_candidates is not None:
+                return batch.next_candidates[..., 0, :]
+            return self.proposal.sample(self.proposal_params(state), batch.next_observation, key)
+        return self.best_next_action(state, batch, key)
 
     def critic_loss(self, params: PyTree, state: LearnerState, batch: Transition, key: Array) -> tuple[Array, Metrics]:
         """The critic's own loss, with d by `done_source`."""

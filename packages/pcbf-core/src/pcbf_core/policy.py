@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import jax
@@ -115,18 +116,44 @@ class Proposal:
         return self.flow(params, over_candidates(observation, self.spec), noise)
 
     def best_of(
-        self, params: PyTree, observation: Array, key: Array, score: Callable[[Array, Array, Array], Array]
+        self,
+        params: PyTree,
+        observation: Array,
+        key: Array,
+        score: Callable[[Array, Array, Array], Array],
+        candidates: Array | None = None,
     ) -> Array:
         """The best of K candidates by `score(observation, candidates, key)`, (*batch, action_dim).
 
         The observation that `score` gets has an axis of size 1 for the candidates, so that work on it is
-        done once. One candidate needs no score.
+        done once. One candidate needs no score. `candidates` are those to choose among if they are drawn already.
         """
         candidate_key, score_key = jax.random.split(key)
-        candidates = self.candidates(params, observation, candidate_key)
-        if self.config.num_candidates == 1:
+        if candidates is None:
+            candidates = self.candidates(params, observation, candidate_key)
+        if candidates.shape[-2] == 1:
             return candidates[..., 0, :]
         return best_candidate(candidates, score(over_candidates(observation, self.spec), candidates, score_key))
+
+
+@partial(jax.jit, static_argnames=("proposal", "block_size"))
+def draw_candidates(
+    proposal: Proposal, params: PyTree, observation: Array, key: Array, *, block_size: int = 4096
+) -> Array:
+    """K independent actions at each of many observations, (observations, candidates, action_dim).
+
+    For a proposal that no longer changes: the candidates of all s' of a dataset at once, `Transition.next_candidates`.
+    So many observations at a time are flowed, which bounds the memory and changes nothing but rounding.
+    """
+    size = observation.shape[0]
+    block_size = min(block_size, size)
+    noise = jax.random.normal(key, (size, proposal.config.num_candidates, proposal.spec.action_dim))
+    blocks = jnp.arange(-(-size // block_size) * block_size).reshape(-1, block_size) % size  # the last begins anew
+
+    def one_block(rows: Array) -> Array:
+        return proposal.flow(params, over_candidates(observation[rows], proposal.spec), noise[rows])
+
+    return jax.lax.map(one_block, blocks).reshape(-1, *noise.shape[1:])[:size]
 
 
 def best_candidate(

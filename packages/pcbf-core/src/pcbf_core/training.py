@@ -13,7 +13,7 @@ from jax import Array
 
 from pcbf_core.agent import BatchSource, Learner, PreparingLearner
 from pcbf_core.config import check_choice, check_whole
-from pcbf_core.dataset import check_fits
+from pcbf_core.dataset import Dataset, check_candidates, check_fits
 from pcbf_core.learner import LearnerState
 from pcbf_core.types import Metrics, PyTree, Transition
 
@@ -29,6 +29,7 @@ def train_chunk(
     batch_size: int,
     across: Literal["vmap", "map"] = "vmap",
     count: int | None = None,
+    candidates: Array | None = None,
 ) -> tuple[LearnerState, Metrics]:
     """`num_steps` updates for every learner in one compiled call; metrics come back as (learner, step).
 
@@ -46,6 +47,8 @@ def train_chunk(
       across: "vmap" runs the learners in lockstep, "map" one after the other.
       count: make only so many of the `num_steps` updates; the compiled program is the same for every count, so that
         calls can be made as short as one likes. Metrics come back for these only.
+      candidates: what each learner chooses a' among at every s' of the dataset, (learner, transitions, candidates,
+        action_dim), drawn with `draw_candidates` from its proposal; None leaves the drawing to the learner.
     """
     check_whole("num_steps", num_steps)
     count = num_steps if count is None else count
@@ -55,9 +58,10 @@ def train_chunk(
     check_whole("batch_size", batch_size)
     check_choice("across", across, ("vmap", "map"))
     check_fits(getattr(learner, "spec", None), source)
-    states, metrics = _train_chunk(
-        learner, states, source, keys, start_step, count, num_steps=num_steps, batch_size=batch_size, across=across
-    )
+    if candidates is not None:
+        check_candidates(candidates, source, len(keys))
+    sizes: dict[str, Any] = {"num_steps": num_steps, "batch_size": batch_size, "across": across}
+    states, metrics = _train_chunk(learner, states, source, keys, start_step, count, candidates, **sizes)
     return states, jax.tree.map(lambda history: history[:, :count], metrics)
 
 
@@ -73,6 +77,7 @@ def _train_chunk(
     keys: Array,
     start_step: int | Array,
     count: int | Array,
+    candidates: Array | None,
     *,
     num_steps: int,
     batch_size: int,
@@ -80,19 +85,20 @@ def _train_chunk(
 ) -> tuple[LearnerState, Metrics]:
     """`train_chunk`, compiled; metrics beyond `count` are zero."""
 
-    def one_learner(state: LearnerState, key: Array) -> tuple[LearnerState, Metrics]:
+    def one_learner(state: LearnerState, key: Array, own: Array | None) -> tuple[LearnerState, Metrics]:
+        data = source.with_candidates(own) if own is not None and isinstance(source, Dataset) else source
         if isinstance(learner, PreparingLearner) and learner.action_reuse > 1:
-            return _train_in_rounds(learner, state, source, key, start_step, count, num_steps, batch_size)
+            return _train_in_rounds(learner, state, data, key, start_step, count, num_steps, batch_size)
 
         def one_step(state: LearnerState, index: Array) -> tuple[LearnerState, Metrics]:
             batch_key, update_key = jax.random.split(jax.random.fold_in(key, start_step + index))
-            return learner.update(state, source.sample(batch_key, batch_size), update_key)
+            return learner.update(state, data.sample(batch_key, batch_size), update_key)
 
         return counted_scan(one_step, state, count, num_steps)
 
     if across == "map":
-        return jax.lax.map(lambda pair: one_learner(*pair), (states, keys))
-    return jax.vmap(one_learner)(states, keys)
+        return jax.lax.map(lambda item: one_learner(*item), (states, keys, candidates))
+    return jax.vmap(one_learner)(states, keys, candidates)
 
 
 def counted_scan(

@@ -31,7 +31,9 @@ class Transition(struct.PyTreeNode):
     `terminal` is the paper's d: 1 where the return ends with `reward`, 0 where the successor
     counts. The end of a recorded trajectory alone is not terminal. `next_action` is the
     successor action a'; learners that choose a' themselves leave it None. `trajectory_end` is 1 on the
-    last transition of a recorded trajectory; only settings that imitate other code ask for it.
+    last transition of a recorded trajectory; only settings that imitate other code ask for it. `next_candidates`
+    are actions at s', (candidates, action_dim), drawn ahead of training from a proposal that no longer changes
+    (`draw_candidates`); where they are, a' is chosen among them.
     """
 
     observation: Array
@@ -41,6 +43,7 @@ class Transition(struct.PyTreeNode):
     terminal: Array
     next_action: Array | None = None
     trajectory_end: Array | None = None
+    next_candidates: Array | None = None
 
     @property
     def successor_action(self) -> Array:

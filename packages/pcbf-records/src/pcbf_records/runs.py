@@ -38,6 +38,7 @@ class RunRecord:
       config: everything that decides the run; `config_hash` is its hash.
       dataset: name, hash, size and source of the data; `source` is "local" for data that were generated here.
       versions, code: libraries, packages and the git commit.
+      proposal: SHA-256 of the snapshot whose proposal it took; None if it took none, and the file leaves it out.
     """
 
     task: str
@@ -53,6 +54,7 @@ class RunRecord:
     message: str = ""
     versions: Mapping[str, Any] = field(default_factory=dict)
     code: Mapping[str, Any] = field(default_factory=dict)
+    proposal: str | None = None
 
     def __post_init__(self) -> None:
         if self.status not in get_args(Status):
@@ -137,7 +139,10 @@ def final_score(run: RunRecord, judged: EvaluationRecord) -> float | None:
 
 
 def save_run(path: Path | str, record: RunRecord) -> None:
-    write_text(path, readable_json({**dataclasses.asdict(record), "config_hash": record.config_hash}))
+    values = {**dataclasses.asdict(record), "config_hash": record.config_hash}
+    if record.proposal is None:
+        del values["proposal"]
+    write_text(path, readable_json(values))
 
 
 def load_run(path: Path | str) -> RunRecord:

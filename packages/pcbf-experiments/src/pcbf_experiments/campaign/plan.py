@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from pcbf_experiments.campaign.settings import OVERRIDE_SOURCE, Settings, SettingsError, load_scales, selection
-from pcbf_experiments.method_settings import default_faults, setting_faults
+from pcbf_experiments.method_settings import default_faults, method_schemas, setting_faults
 from pcbf_records import layout
 from pcbf_records.canonical import suggestion
 from pcbf_records.runs import steps_to_judge
@@ -21,6 +21,7 @@ from pcbf_records.sheets import METHODS_FILE, Sheets, Task, domain_settings, loa
 
 PAPER = "paper"  # in place of a list of tasks: all tasks of the paper
 ABLATED = "pcbf"  # whose control weight the ablation varies
+CLONER = "bc"  # whose flow is the proposal of methods that do not train their own
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,27 @@ def check_names(settings: Settings, sheets: Sheets, source: str) -> None:
     ]
     faults += [f"{source}: control.method_settings.{fault}" for fault in _setting_faults(control)]
     run = control["run"]
-    if run["eval_every"] % run["log_every"]:
-        faults.append(
-            f"{source}: control.run.eval_every = {run['eval_every']}: must be a multiple of "
-            f"control.run.log_every = {run['log_every']}"
-        )
+    faults += [
+        f"{source}: control.run.{name} = {run[name]}: must be a multiple of control.run.log_every = {run['log_every']}"
+        for name in ("eval_every", "redraw_every")
+        if run.get(name) is not None and run[name] % run["log_every"]
+    ]
+    faults = faults or [f"{source}: {fault}" for fault in _proposal_faults(settings, sheets)]
     if faults:
         raise SettingsError("\n".join(faults))
+
+
+def _proposal_faults(settings: Settings, sheets: Sheets) -> Iterator[str]:
+    """What methods with a frozen proposal lack in a scale: the runs that clone it, and their last snapshots."""
+    control, jobs = settings["control"], control_jobs(settings, sheets)
+    takers = {job.method for job in jobs if takes_proposal(settings, sheets, job.task, job.method)}
+    if not takers:
+        return
+    told = f"the frozen proposal of {', '.join(sorted(takers))}"
+    if CLONER not in control["methods"]:
+        yield f"control.methods: has no {CLONER}, which clones {told}; add it"
+    if control["keep_snapshots"] == "none":
+        yield f'control.keep_snapshots = "none": removes {told}; keep "final" or "all"'
 
 
 def _setting_faults(control: Settings) -> Iterator[str]:
@@ -155,6 +170,14 @@ def train_job(settings: Settings, sheets: Sheets, task: str, method: str, change
         "default": control["method_settings"]["default"],
         "method": {**control["method_settings"].get(method, {}), **changed},
     }
+
+
+def takes_proposal(settings: Settings, sheets: Sheets, task: str, method: str, change: str | None = None) -> bool:
+    """Whether a training job takes proposals that were cloned before (`proposal_training: frozen`)."""
+    job, name = train_job(settings, sheets, task, method, change), "proposal_training"
+    known = method_schemas().get(method, {}).get("properties", {})
+    default = job["default"] if name in known else {}
+    return {**job["domain"], **default, **job["method"]}.get(name) == "frozen"
 
 
 def evaluate_job(settings: Settings) -> Settings:

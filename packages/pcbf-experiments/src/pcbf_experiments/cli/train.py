@@ -61,6 +61,14 @@ def parser() -> argparse.ArgumentParser:
         help="settings of the methods per domain, which hold unless you set others (default: %(default)s)",
     )
     made.add_argument("--no-domain-settings", action="store_true", help="leave the settings per domain out")
+    made.add_argument(
+        "--proposal",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="last snapshots of bc, one per seed: with the setting proposal_training=frozen candidates are theirs",
+    )
     add_data_dir(made)
     group = made.add_argument_group("training")
     group.add_argument(
@@ -74,6 +82,13 @@ def parser() -> argparse.ArgumentParser:
     )
     group.add_argument(
         "--checkpoint-every", type=whole_number(), help="steps between checkpoints (default: at evaluations)"
+    )
+    group.add_argument(
+        "--redraw-every",
+        type=whole_number(),
+        metavar="STEPS",
+        help="with --proposal: draw candidates at every next state ahead, and anew after so many steps (default: draw "
+        "at every choice)",
     )
     group.add_argument("--standardise", action="store_true", help="observations to zero mean and unit deviation")
     group.add_argument(
@@ -127,7 +142,7 @@ JOB_PARTS = ("run", "domain", "default", "method")
 REPLACED_BY_JOB = (
     *("steps", "set", "settings", "methods_file", "no_domain_settings", "batch_size", "eval_every", "log_every"),
     *("standardise", "reward_scale", "return_width", "across", "episodes", "slots", "episode_limit", "success_timing"),
-    "workers",
+    *("workers", "redraw_every"),
 )
 
 
@@ -172,6 +187,7 @@ def run_settings(options: argparse.Namespace, task: Task) -> RunSettings:
         reward_scale=options.reward_scale,
         return_width=options.return_width,
         across=options.across or across_on(),
+        redraw_every=options.redraw_every,
     )
 
 
@@ -223,12 +239,22 @@ def check(options: argparse.Namespace) -> Task:
         asked = intervals(options, task)
         if asked["eval_every"] % asked["log_every"]:
             faults.append(f"--eval-every {asked['eval_every']} must be a multiple of --log-every {asked['log_every']}")
+        if options.redraw_every is not None and options.redraw_every % asked["log_every"]:
+            faults.append(
+                f"--redraw-every {options.redraw_every} must be a multiple of --log-every {asked['log_every']}"
+            )
     else:
         faults = [
             f"--job: `{part}` is missing or no mapping; a job has {', '.join(JOB_PARTS)}"
             for part in JOB_PARTS
             if not isinstance(options.job.get(part), dict)
         ]
+    faults += [
+        f"--proposal: {path} does not exist; train bc first, or, if it was trained, remove its records and checkpoint "
+        "and train it again"
+        for path in options.proposal
+        if not path.is_file()
+    ]
     if faults:
         raise ValueError("\n".join(faults))
     check_writable(options.out)
@@ -262,12 +288,16 @@ def _train(options: argparse.Namespace) -> int:
     forget_failure(files)
     diverged = [record for record in records if record.status == "diverged"]
     if options.receipt:
-        write_receipt(
-            options.receipt, files, {files.record(record.seed): {"status": record.status} for record in records}
-        )
+        write_receipt(options.receipt, files, {files.record(record.seed): _said(record) for record in records})
     elif diverged:
         raise RunDiverged(f"{' '.join(record.message for record in diverged)} {DIVERGED_REMEDY}")
     return 0
+
+
+def _said(record: RunRecord) -> dict[str, str]:
+    """What a receipt says of a run."""
+    given = {} if record.proposal is None else {"proposal": record.proposal}
+    return {"status": record.status, **given}
 
 
 def _run(options: argparse.Namespace, task: Task, files: JobFiles) -> Sequence[RunRecord]:
@@ -288,6 +318,7 @@ def _run(options: argparse.Namespace, task: Task, files: JobFiles) -> Sequence[R
         chosen,
         data_dir=options.data_dir,
         memory_budget=None if options.memory_budget is None else options.memory_budget * 1e9,
+        proposals=options.proposal,
     )
     config = run_config(problem, settings)
     evaluator = None if options.job is not None else Evaluator(task, evaluation_settings(options), options.workers)

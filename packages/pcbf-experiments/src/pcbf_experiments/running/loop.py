@@ -26,6 +26,7 @@ from pcbf_experiments.running.errors import DIVERGED_REMEDY, RunDiverged, RunSto
 from pcbf_experiments.running.line import ProgressLine
 from pcbf_experiments.running.metrics import append_metrics, last_metrics, trim_metrics
 from pcbf_experiments.running.problem import Problem, run_config
+from pcbf_experiments.running.proposals import Tables, check_proposals
 from pcbf_experiments.running.resume import (
     RunState,
     begin_or_resume,
@@ -96,6 +97,7 @@ def run(
     options = options or RunOptions()
     if len(set(seeds)) != len(seeds) or not seeds:
         raise ValueError(f"`seeds={list(seeds)}` must be one or more different numbers.")
+    check_proposals(problem.agent, problem.proposals, seeds, task=problem.task)
     group = JobFiles.of_seeds(results, problem.task, problem.method, seeds)
     config = run_config(problem, settings)
     with held([group.lock(seed, "train") for seed in seeds], wait=wait, log=options.log):
@@ -103,8 +105,8 @@ def run(
         if restart:
             forget(group)
         elif replace:
-            forget_others(group, config, options.log)
-        done = finished_records(group, config)
+            forget_others(group, config, problem.proposals, options.log)
+        done = finished_records(group, config, problem.proposals)
         if missing := [seed for seed in seeds if seed not in done]:
             # a checkpoint of the whole group is worth more than the records some of its seeds already have
             files = group if group.checkpoint.exists() else group.with_seeds(missing)
@@ -121,7 +123,7 @@ def _train(
     problem: Problem, settings: RunSettings, files: JobFiles, config: Mapping[str, Any], options: RunOptions
 ) -> list[RunRecord]:
     state = begin_or_resume(problem, files, config, options.log)
-    known = finished_records(files, config)
+    known = finished_records(files, config, problem.proposals)
     diverged = {seed: record for seed, record in known.items() if record.status == "diverged"}
     for seed in set(files.seeds) - set(diverged):
         trim_metrics(files.metrics(seed), state.step)
@@ -145,6 +147,7 @@ class _Loop:
     ) -> None:
         self.problem, self.settings, self.files, self.config = problem, settings, files, config
         self.state, self.options = state, options
+        self.tables = Tables(problem.agent, problem.source, settings)
         self.line = ProgressLine(options.log, settings.steps, state.step)
         self.progress = ProgressFile(files.progress, files.name, settings.steps, first=state.step)
         self.saved = time.monotonic()
@@ -186,6 +189,8 @@ class _Loop:
         """One compiled call: as many steps as take about a second, but not beyond the end of a row of metrics."""
         state, is_first = self.state, self.step_seconds is None
         count = self._count()
+        if self.tables.is_due(state.step):
+            self._draw()
         start = time.perf_counter()
         if is_first:  # all of the state is on disk, or fresh: a signal need not wait for the compiler
             self.line.note(f"compiling {self.problem.method} …")
@@ -205,6 +210,16 @@ class _Loop:
             self.step_seconds = 0.0
         else:
             self.step_seconds = seconds / count
+
+    def _draw(self) -> None:
+        """Candidates for the next steps; all of the state is on disk meanwhile, so that a signal need not wait."""
+        state, start = self.state, time.perf_counter()
+        if state.step > self.first_step:
+            self._save()
+        self.line.note("drawing candidates …")
+        with self.options.stopper.nothing_to_lose():
+            self.tables.draw(state.states, state.keys, state.step)
+        self.train_seconds += time.perf_counter() - start
 
     def _count(self) -> int:
         """Steps of the next call; whole rounds of `action_reuse`, so that calls of any length make the same run."""
@@ -246,7 +261,8 @@ class _Loop:
         if isinstance(problem.source, HostFrames):
             states, metrics = problem.source.train(problem.agent, state.states, state.keys, state.step, **sizes)
         else:
-            states, metrics = train_chunk(problem.agent, state.states, problem.source, state.keys, state.step, **sizes)
+            where = (problem.source, state.keys, state.step)
+            states, metrics = train_chunk(problem.agent, state.states, *where, **sizes, candidates=self.tables.drawn)
         return states, {name: np.asarray(values, np.float64) for name, values in metrics.items()}
 
     def _note_diverged(self, histories: Mapping[str, np.ndarray]) -> None:
@@ -296,7 +312,7 @@ class _Loop:
             self.files.checkpoint,
             checkpoint_tree(state.states, state.keys, self.problem.scaling),
             step=state.step,
-            config=group_config(self.files, self.config),
+            config=group_config(self.files, self.config, self.problem.proposals),
             extra={"row": {name: values.tolist() for name, values in self.row.items()}},
         )
         self.saved = time.monotonic()
@@ -313,6 +329,7 @@ class _Loop:
             num_final_evaluations=self.problem.num_final_evaluations,
             config=self.config,
             dataset=self.problem.dataset,
+            proposal=self.problem.proposals[seed].sha256 if seed in self.problem.proposals else None,
             final_metrics=last_metrics(self.files.metrics(seed)),
             message=message,
             versions=library_versions(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,13 +14,13 @@ import numpy as np
 
 from pcbf_baselines.registry import make_agent
 from pcbf_core.learner import LearnerState
-from pcbf_core.training import init_many
 from pcbf_experiments.data.scaling import Scaling
 from pcbf_experiments.plugins import load_plugins
 from pcbf_experiments.running.checkpoint import CheckpointError, check_config, read_header, restore_checkpoint, told
 from pcbf_experiments.running.errors import RunError
 from pcbf_experiments.running.problem import Problem
-from pcbf_experiments.running.snapshot import Snapshot, acting_state, spec_from, statistics
+from pcbf_experiments.running.proposals import GivenProposal, begin
+from pcbf_experiments.running.snapshot import Snapshot, acting_state, blank_state, spec_from, statistics
 from pcbf_experiments.running.trees import one_of
 from pcbf_records.canonical import content_hash
 from pcbf_records.files import remove_unfinished
@@ -41,11 +42,12 @@ def begin_or_resume(problem: Problem, files: JobFiles, config: Mapping[str, Any]
     """The state of the last checkpoint, or a fresh one."""
     pairs = jax.vmap(lambda seed: jax.random.split(jax.random.key(seed)))(jnp.array(files.seeds))
     init_keys, train_keys = pairs[:, 0], pairs[:, 1]
-    states = init_many(problem.agent, init_keys)
+    states = begin(problem.agent, init_keys, files.seeds, problem.proposals)
     if not files.checkpoint.exists():
         return RunState(states, train_keys, 0)
     template = checkpoint_tree(states, train_keys, problem.scaling)
-    tree, header = restore_checkpoint(files.checkpoint, template, config=group_config(files, config))
+    own = group_config(files, config, problem.proposals)
+    tree, header = restore_checkpoint(files.checkpoint, template, config=own)
     print(f"{files.name}: resuming from step {header['step']}", file=log)
     return RunState(tree["states"], tree["keys"], header["step"], header["extra"].get("row", {}))
 
@@ -56,19 +58,27 @@ def checkpoint_tree(states: LearnerState, keys: jax.Array, scaling: Scaling) -> 
     return {"states": states, "keys": keys, "scaling": scale}
 
 
-def group_config(files: JobFiles, config: Mapping[str, Any]) -> dict[str, Any]:
+def group_config(files: JobFiles, config: Mapping[str, Any], proposals: Mapping[int, GivenProposal]) -> dict[str, Any]:
     """The config of a checkpoint, which holds the states of a whole group."""
-    return {**config, "seeds": list(files.seeds)}
+    given = {"proposals": [proposals[seed].sha256 for seed in files.seeds]} if proposals else {}
+    return {**config, "seeds": list(files.seeds), **given}
 
 
-def finished_records(files: JobFiles, config: Mapping[str, Any]) -> dict[int, RunRecord]:
-    """The records of the seeds that need no more training, by seed; a record of another config raises."""
+def finished_records(
+    files: JobFiles, config: Mapping[str, Any], proposals: Mapping[int, GivenProposal]
+) -> dict[int, RunRecord]:
+    """The records of the seeds that need no more training, by seed; one of another config or proposal raises."""
     found = [load_run(files.record(seed)) for seed in files.seeds if files.record(seed).exists()]
     for record in found:
         if record.config_hash != content_hash(config):
             raise RunError(
                 f"{files.record(record.seed)} was made with other settings:\n{told(record.config, config)}\n"
                 "Use those settings, another output folder, or --restart to replace it."
+            )
+        if proposals and record.proposal != proposals[record.seed].sha256:
+            raise RunError(
+                f"{files.record(record.seed)} was made with another proposal (SHA-256 {record.proposal}); pass that "
+                "one, use another output folder, or --restart to replace it."
             )
     return {record.seed: record for record in found}
 
@@ -79,13 +89,18 @@ def forget(files: JobFiles) -> None:
         file.unlink(missing_ok=True)
 
 
-def forget_others(files: JobFiles, config: Mapping[str, Any], log: IO[str]) -> None:
-    """Put records and a checkpoint of another config, or that cannot be read, aside."""
+def forget_others(
+    files: JobFiles, config: Mapping[str, Any], proposals: Mapping[int, GivenProposal], log: IO[str]
+) -> None:
+    """Put records and a checkpoint of another config or proposal, or that cannot be read, aside."""
     for seed in files.seeds:
         one = files.with_seeds([seed])
-        _put_aside_unless(lambda one=one: finished_records(one, config), one.record(seed), log)
+        _put_aside_unless(lambda one=one: finished_records(one, config, proposals), one.record(seed), log)
     if files.checkpoint.exists():
-        _put_aside_unless(lambda: _check_checkpoint(files, config), files.checkpoint, log)
+        own = group_config(files, config, proposals)
+        _put_aside_unless(
+            lambda: check_config(files.checkpoint, read_header(files.checkpoint), own), files.checkpoint, log
+        )
 
 
 def sweep(files: JobFiles) -> None:
@@ -111,10 +126,6 @@ def _own_files(files: JobFiles) -> list[Path]:
     return [files.checkpoint, *of_seeds]
 
 
-def _check_checkpoint(files: JobFiles, config: Mapping[str, Any]) -> None:
-    check_config(files.checkpoint, read_header(files.checkpoint), group_config(files, config))
-
-
 def _put_aside_unless(check: Callable[[], Any], file: Path, log: IO[str]) -> None:
     try:
         check()
@@ -135,12 +146,13 @@ def load_agents(path: Path) -> list[Snapshot]:
     agent = make_agent(config["method"], spec, config.get("method_settings", {}))
     keys = jax.random.split(jax.random.key(0), len(config["seeds"]))
     empty = np.zeros(spec.observation_shape, np.float32) if config["run"]["standardise"] else None
-    tree, header = restore_checkpoint(path, checkpoint_tree(init_many(agent, keys), keys, Scaling(empty, empty)))
+    blank = jax.jit(jax.vmap(partial(blank_state, agent)))(keys)
+    tree, header = restore_checkpoint(path, checkpoint_tree(blank, keys, Scaling(empty, empty)))
     stored = {name: np.asarray(value) for name, value in tree["scaling"].items()}
     scaling = Scaling(
         stored.get("observation_mean"), stored.get("observation_std"), reward_scale=float(stored["reward_scale"])
     )
-    run = {name: value for name, value in config.items() if name != "seeds"}
+    run = {name: value for name, value in config.items() if name not in ("seeds", "proposals")}
     return [
         Snapshot(agent, acting_state(one_of(tree["states"], index)), spec, scaling, run, seed, header["step"])
         for index, seed in enumerate(config["seeds"])

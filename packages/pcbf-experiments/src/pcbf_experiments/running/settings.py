@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import jax
 
-from pcbf_core.config import Count, Positive, Range, tidy
+from pcbf_core.config import LATER, Count, Positive, Range, tidy
 from pcbf_experiments.data.pixels import Across
 from pcbf_records.runs import steps_to_judge
 
@@ -30,6 +30,8 @@ class RunSettings:
       reward_scale: factor on every reward.
       return_width: choose that factor so that the return range has this width.
       across: train the seeds in lockstep ("vmap") or one after the other inside a call ("map").
+      redraw_every: with a frozen proposal, candidates at every s' of the data are drawn ahead, and anew after so many
+        steps; None draws them at every choice, as do images, whatever this says.
     """
 
     steps: Count = 1_000_000
@@ -41,6 +43,7 @@ class RunSettings:
     reward_scale: Positive = 1.0
     return_width: Positive | None = None
     across: Across = "vmap"
+    redraw_every: Count | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         tidy(self)
@@ -48,6 +51,11 @@ class RunSettings:
             raise ValueError(
                 f"`eval_every={self.eval_every}` is not a multiple of `log_every={self.log_every}`; "
                 "snapshots are taken between compiled calls."
+            )
+        if self.redraw_every is not None and self.redraw_every % self.log_every:
+            raise ValueError(
+                f"`redraw_every={self.redraw_every}` is not a multiple of `log_every={self.log_every}`; "
+                "candidates are drawn between compiled calls."
             )
 
     @property

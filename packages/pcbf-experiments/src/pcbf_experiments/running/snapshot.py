@@ -1,8 +1,8 @@
 """Snapshots: what acting and the return law need of a trained agent, in one safetensors file.
 
-A snapshot holds the online parameters and the scaling of observations as tensors, and as JSON in the header the config
-of the run, the task's spec, the seed, the step and a hash of all of it. It is read without executing anything, and
-needs no data.
+A snapshot holds the parameters, online and frozen, and the scaling of observations as tensors, and as JSON in the
+header the config of the run, the task's spec, the seed, the step and a hash of all of it. It is read without executing
+anything, and needs no data.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from safetensors import SafetensorError, numpy, safe_open
 
 from pcbf_baselines.registry import make_agent
 from pcbf_core.agent import Agent
+from pcbf_core.candidates import takes_proposal
 from pcbf_core.learner import LearnerState
 from pcbf_core.types import TaskSpec
 from pcbf_experiments.data.scaling import Scaling
@@ -44,7 +47,7 @@ class Snapshot:
     """A trained agent, ready to act.
 
     Attributes:
-      state: holds the online parameters and coefficients only; enough to act and to read the return law.
+      state: holds the online and frozen parameters and coefficients only; enough to act and to read the return law.
       config: everything that decided the run.
     """
 
@@ -67,7 +70,7 @@ class Snapshot:
 
 def acting_state(state: LearnerState) -> LearnerState:
     """What of a learner's state acting and the return law need."""
-    return LearnerState(params=state.params, target_params={}, opt_state=(), coefficients=state.coefficients)
+    return state.replace(target_params={}, opt_state=())
 
 
 def save_snapshot(
@@ -112,7 +115,7 @@ def load_snapshot(path: Path | str) -> Snapshot:
         raise SnapshotError(
             f"{path} cannot be used here ({error}); make it again with the version of pcbf that reads it."
         ) from error
-    template = acting_state(jax.eval_shape(agent.init, jax.random.key(0)))
+    template = acting_state(jax.eval_shape(partial(blank_state, agent), jax.random.key(0)))
     wanted = named_leaves(template)
     faults = [
         f"{name} is {_form(tensors.get(name))}, expected {_form(leaf)}"
@@ -127,6 +130,12 @@ def load_snapshot(path: Path | str) -> Snapshot:
     leaves = [jnp.asarray(tensors[name]) for name in wanted]
     state = jax.tree.unflatten(jax.tree.structure(template), leaves)
     return Snapshot(agent, state, spec, scaling, config, seed, step)
+
+
+def blank_state(agent: Agent, key: Array) -> LearnerState:
+    """A state of the form that a learner of this agent has, to be filled from a file."""
+    state = agent.init(key)
+    return agent.with_proposal(state, agent.proposal.init_params(key)) if takes_proposal(agent) else state
 
 
 def _form(leaf: Any) -> str:

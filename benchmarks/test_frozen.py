@@ -1,0 +1,85 @@
+"""A frozen proposal: PCBF's step among candidates drawn ahead, against the step that clones its own, and against IQL's.
+
+The settings are those of config/scales/laptop.yaml, the data as many rows as it makes. `bound` is the speed-up that a
+choice for nothing would have: a' is the batch's own action. `draw_steps` is the cost of a draw of all
+candidates in steps.
+
+pytest benchmarks/test_frozen.py --benchmark-enable --benchmark-only -s
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import yaml
+from pytest_benchmark.fixture import BenchmarkFixture
+from work import SPEC, best_of_each, dataset
+
+from pcbf_baselines.registry import METHODS, make_agent
+from pcbf_core.agent import Agent
+from pcbf_core.candidates import takes_proposal
+from pcbf_core.policy import draw_candidates
+from pcbf_core.training import init_many, train_chunk
+
+CONTROL = yaml.safe_load((Path(__file__).parent.parent / "config/scales/laptop.yaml").read_text())["control"]
+NUM_ROWS = CONTROL["data"]["episodes"] * CONTROL["data"]["length"]
+NUM_STEPS = CONTROL["method_settings"]["default"]["action_reuse"] ** 2
+KEYS = jax.random.split(jax.random.key(0), 1)
+
+
+def laptop_agent(method: str, **settings: Any) -> Agent:
+    """The method's agent with the settings of the laptop scale, changed by `settings`."""
+    known, chosen = {field.name for field in dataclasses.fields(METHODS[method].config)}, CONTROL["method_settings"]
+    default = {name: value for name, value in chosen["default"].items() if name in known}
+    return make_agent(method, SPEC, {**default, **chosen.get(method, {}), **settings})
+
+
+def draw(agent: Any) -> Callable[[], Any]:
+    """Candidates for all rows, of one seed."""
+    params = agent.proposal.init_params(KEYS[0])
+    return lambda: draw_candidates(agent.proposal, params, dataset(NUM_ROWS).transitions.next_observation, KEYS[0])
+
+
+def steps(agent: Agent) -> Callable[[], Any]:
+    """`NUM_STEPS` of the compiled loop; with candidates drawn ahead, if the proposal is frozen."""
+    fresh, candidates = init_many(agent, KEYS), None
+    if takes_proposal(agent):
+        fresh = jax.vmap(agent.with_proposal)(fresh, jax.vmap(agent.proposal.init_params)(KEYS))
+        candidates = draw(agent)()[None]
+    sizes: dict[str, Any] = {"num_steps": NUM_STEPS, "batch_size": CONTROL["run"]["batch_size"], "across": "map"}
+    sizes["candidates"] = candidates
+    return lambda: train_chunk(agent, jax.tree.map(jnp.copy, fresh), dataset(NUM_ROWS), KEYS, **sizes)
+
+
+def test_frozen_proposal(benchmark: BenchmarkFixture, ledger: Any) -> None:
+    frozen = laptop_agent("pcbf", proposal_training="frozen")
+    work = {
+        "frozen": steps(frozen),
+        "joint": steps(laptop_agent("pcbf")),
+        "iql": steps(laptop_agent("iql")),
+        "bc": steps(laptop_agent("bc")),
+        "bound": steps(laptop_agent("pcbf", proposal_training="frozen", next_action="current_action", action_reuse=1)),
+    }
+    for each in (*work.values(), draw(frozen)):
+        jax.block_until_ready(each())
+    seconds = benchmark.pedantic(lambda: best_of_each(work, most_seconds=60, rounds=40), rounds=1)
+    drawn = best_of_each({"draw": draw(frozen)}, rounds=2)["draw"]
+    step = {name: value / NUM_STEPS for name, value in seconds.items()}
+    ledger.add(
+        "frozen",
+        work="PCBF's step, laptop scale",
+        frozen_ms=round(1e3 * step["frozen"], 2),
+        joint_ms=round(1e3 * step["joint"], 2),
+        iql_ms=round(1e3 * step["iql"], 2),
+        bc_ms=round(1e3 * step["bc"], 2),
+        speedup_over_joint=round(step["joint"] / step["frozen"], 2),
+        bound=round(step["joint"] / step["bound"], 2),
+        times_iql=round(step["frozen"] / step["iql"], 2),
+        draw_seconds=round(drawn, 2),
+        draw_steps=round(drawn / step["frozen"]),
+    )
