@@ -220,16 +220,27 @@ def by_rows(apply: Callable[..., Array], *, for_gradient: bool) -> Callable[...,
 
 
 def over_members(apply: Callable[..., Array], *, num_shared: int = 0) -> Callable[..., Array]:
-    """`jax.vmap(apply)` over axis 0 of all arguments but the last `num_shared`, which are the same for all members.
+    """`jax.vmap(apply)` of `apply(params, context, *inputs)`, members on axis 0 but for the last `num_shared` inputs.
 
-    A single member is called as it is, for the reason of `without_unit_axes`.
+    Lowered for a CPU member by member if a hidden layer of one has more than `BLOCK_BYTES`, or if there is one only:
+    two members side by side outgrow the caches, and an axis of size 1 is costly (see `without_unit_axes`).
     """
 
-    def members(*args: PyTree) -> Array:
+    def in_turn(*args: PyTree) -> Array:
         own, shared = args[: len(args) - num_shared], args[len(args) - num_shared :]
-        if jax.tree.leaves(own)[0].shape[0] == 1:
-            return apply(*jax.tree.map(lambda leaf: leaf[0], own), *shared)[None]
-        return jax.vmap(apply, in_axes=(0,) * len(own) + (None,) * num_shared)(*args)
+        members = [jax.tree.map(lambda leaf, i=index: leaf[i], own) for index in range(args[1].shape[0])]
+        return jnp.stack([apply(*member, *shared) for member in members])
+
+    def at_once(*args: PyTree) -> Array:
+        return jax.vmap(apply, in_axes=(0,) * (len(args) - num_shared) + (None,) * num_shared)(*args)
+
+    def members(params: PyTree, context: Array, *inputs: Array) -> Array:
+        own = len(inputs) - num_shared
+        shapes = [x.shape[1:-1] for x in (context, *inputs[:own])] + [x.shape[:-1] for x in inputs[own:]]
+        layer_bytes = 4 * context.shape[-1] * math.prod(jnp.broadcast_shapes(*shapes))
+        if context.shape[0] > 1 and layer_bytes <= BLOCK_BYTES:
+            return at_once(params, context, *inputs)
+        return jax.lax.platform_dependent(params, context, *inputs, cpu=in_turn, default=at_once)
 
     return members
 
