@@ -23,7 +23,7 @@ from pcbf_experiments.tasks import find_task
 from pcbf_records.sheets import Task
 
 TASK = "cube-single-play-singletask-task1-v0"
-NUM_EPISODES, EPISODE_STEPS = 50, 40
+NUM_EPISODES, EPISODE_STEPS = 50, 20
 
 
 @pytest.mark.parametrize("num_states", [1, 50])
@@ -62,7 +62,7 @@ def play_alone(task: Task) -> Callable[[], None]:
     return play
 
 
-@pytest.mark.parametrize("method", ["pcbf", "iql"])
+@pytest.mark.parametrize("method", ["pcbf", "pcbf_flow", "iql"])
 def test_evaluation(benchmark: BenchmarkFixture, ledger: Any, method: str) -> None:
     """50 episodes, cut short, of an untrained learner at laptop size; the scores must be the same."""
     pytest.importorskip("ogbench")

@@ -98,7 +98,10 @@ def peak_gflops(seconds: float | None = None) -> float:
 
 
 def matmul_flops(function: Callable[..., Any], *args: Any) -> float:
-    """Multiply-adds (× 2) of all matrix products in the program of `function`, loops multiplied out."""
+    """Multiply-adds (× 2) of all matrix products in the program of `function`, loops multiplied out.
+
+    Of the forms for different platforms, and of other branches, the one with the most products counts.
+    """
     return _flops(jax.make_jaxpr(function)(*args).jaxpr)
 
 
@@ -110,9 +113,12 @@ def _flops(jaxpr: Any) -> float:
             lengths = [equation.invars[0].aval.shape[axis] for axis in contracted]
             total += 2 * math.prod(equation.outvars[0].aval.shape) * math.prod(lengths)
         times = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
-        for value in equation.params.values():
-            for inner in value if isinstance(value, tuple | list) else (value,):
-                inner = getattr(inner, "jaxpr", inner)
-                if hasattr(inner, "eqns"):
-                    total += times * _flops(inner)
+        inner = [_flops(each) for value in equation.params.values() for each in _programs(value)]
+        total += times * (max(inner, default=0.0) if equation.primitive.name == "cond" else sum(inner))
     return total
+
+
+def _programs(value: Any) -> list[Any]:
+    """The programs in a parameter of an operation."""
+    found = [getattr(each, "jaxpr", each) for each in (value if isinstance(value, tuple | list) else (value,))]
+    return [each for each in found if hasattr(each, "eqns")]

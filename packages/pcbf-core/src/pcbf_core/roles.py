@@ -13,7 +13,7 @@ from jax import Array
 
 from pcbf_core.encoders import blank_observation, observation_encoder
 from pcbf_core.learner import LearnerConfig
-from pcbf_core.networks import ConditionedMLP, in_blocks, init_ensemble
+from pcbf_core.networks import ConditionedMLP, by_rows, init_ensemble, over_members
 from pcbf_core.types import PyTree, TaskSpec
 
 
@@ -77,14 +77,14 @@ class Role:
         def context_of(member: PyTree) -> Array:
             return self.module.apply(member, features, *parts, method="context")
 
-        apply: Any = self.module.apply if for_gradient else partial(in_blocks, self.module.apply)
+        apply = by_rows(self.module.apply, for_gradient=for_gradient)
         if self.members is None:
             return partial(apply, network, context_of(network))
         contexts = jax.vmap(context_of)(network)
 
         def call(*inputs: Array) -> Array:
-            axes = (0, 0, *(0 if own_inputs else None for _ in inputs))
-            return jax.vmap(apply, in_axes=axes)(network, contexts, *inputs)
+            members = over_members(apply, num_shared=0 if own_inputs else len(inputs))
+            return members(network, contexts, *inputs)
 
         return call
 

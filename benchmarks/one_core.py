@@ -1,0 +1,31 @@
+"""A step at laptop size as a share of the matmul peak, in a process of its own: threads are counted when JAX starts.
+
+NPROC=1 python benchmarks/one_core.py "pcbf, a' = batch action"
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import jax
+from test_updates import CASES, fast_steps
+from work import BATCH_SIZE, agent_of, best_of_each, dataset, matmul_flops, peak_gflops, product_chain
+
+NUM_STEPS = 32
+
+
+def main(case: str) -> dict[str, float]:
+    """Milliseconds of a step, and its share of the peak of this process."""
+    method, settings = CASES[case]
+    agent = agent_of(method, "3x128", **settings)
+    seconds = best_of_each({"fast": fast_steps(agent, NUM_STEPS), "product": product_chain()}, rounds=20)
+    state, key = jax.jit(agent.init)(jax.random.key(0)), jax.random.key(0)
+    gflops = matmul_flops(agent.update, state, dataset().sample(key, BATCH_SIZE), key) / 1e9
+    step_seconds = seconds["fast"] / NUM_STEPS
+    share = gflops / step_seconds / peak_gflops(seconds["product"])
+    return {"update_ms": round(1e3 * step_seconds, 2), "share_of_peak": round(share, 3)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1])))
