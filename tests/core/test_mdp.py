@@ -14,6 +14,7 @@ import pytest
 
 from pcbf_core.dataset import Dataset
 from pcbf_core.mdp import (
+    DIRECTIONS,
     EAST,
     MDPS,
     NORTH,
@@ -38,9 +39,11 @@ from pcbf_core.mdp import (
     policy_values,
     return_laws,
     return_range,
+    tail_policy,
     task_spec,
     uniform_policy,
 )
+from pcbf_core.mdp.solve import move_laws
 from pcbf_core.mrp import DiscreteLaw
 
 LEVELS = (0.1, 0.25, 0.5)
@@ -68,13 +71,12 @@ def test_an_action_is_the_side_that_it_points_to():
     assert move_of(actions).tolist() == [EAST, NORTH, WEST, SOUTH, EAST]
 
 
-def test_actions_of_a_move_fill_its_quarter_of_the_square():
-    moves = jnp.repeat(jnp.arange(NUM_MOVES), 500)
-    actions = action_of(jax.random.key(0), moves)
-    np.testing.assert_array_equal(move_of(actions), moves)
-    assert float(jnp.abs(actions).max()) <= 1
-    centres = np.asarray(actions).reshape(NUM_MOVES, 500, 2).mean(axis=1)
-    np.testing.assert_allclose(centres, 2 / 3 * np.array([[1, 0], [0, 1], [-1, 0], [0, -1]]), atol=0.06)
+def test_actions_of_a_move_lie_about_its_direction():
+    moves = np.repeat(np.arange(NUM_MOVES), 500)
+    actions = action_of(moves, np.random.default_rng(0))
+    np.testing.assert_array_equal(move_of(jnp.asarray(actions)), moves)
+    assert np.abs(actions).max() <= 1
+    np.testing.assert_allclose(actions.reshape(NUM_MOVES, 500, 2).mean(axis=1), 0.7 * DIRECTIONS, atol=0.03)
 
 
 def test_waiting_has_its_closed_form():
@@ -172,7 +174,7 @@ def test_no_stationary_policy_of_the_gamble_has_a_better_tail():
 def test_the_best_mean_and_the_best_tail_are_different_policies(mdp: FiniteMDP):
     best_mean = return_laws(mdp, optimal_policy(mdp))[mdp.start]
     best_tail = best_tail_law(mdp, least_shortfall(mdp), 0.1)
-    assert best_mean.mean > best_tail.mean + 0.1
+    assert best_mean.mean > best_tail.mean + 0.1, "the short way pays"
     assert best_tail.cvar(0.1) > best_mean.cvar(0.1) + 1
     assert best_tail_law(mdp, least_shortfall(mdp), 1.0).mean == pytest.approx(best_mean.mean, abs=2e-3)
 
@@ -183,12 +185,23 @@ def test_the_best_mean_walks_beside_the_cliff():
     slippery = np.array([mdp.ground(cell) == "~" for cell in mdp.cells])
     assert visits[slippery].min() > 0.5
     assert visits[[cell[1] > 1 for cell in mdp.cells]].sum() == pytest.approx(0)
+    careful = tail_policy(mdp, return_laws(mdp, optimal_policy(mdp)), 0.1)
+    visits = occupancy(mdp, careful, np.eye(mdp.num_states)[mdp.start])
+    assert visits[slippery].sum() == pytest.approx(0)
+
+
+@pytest.mark.parametrize("mdp", MDPS.values(), ids=MDPS)
+def test_laws_of_moves_mix_to_the_law_of_the_policy(mdp: FiniteMDP):
+    policy = behaviour_policy(mdp, 0.25)
+    laws = return_laws(mdp, policy)
+    mixed = sum(p * law.weights for p, law in zip(policy[mdp.start], move_laws(mdp, laws, mdp.start), strict=True))
+    assert np.abs(np.cumsum(mixed - laws[mdp.start].weights)).max() < 1e-3
 
 
 def test_data_are_those_of_the_behaviour_and_of_the_seed():
     mdp = Cliff()
     behaviour = behaviour_policy(mdp, 0.25)
-    first, again = (draw_transitions(mdp, behaviour, jax.random.key(3), 4000) for _ in range(2))
+    first, again = (draw_transitions(mdp, behaviour, np.random.default_rng(3), 4000) for _ in range(2))
     jax.tree.map(np.testing.assert_array_equal, first, again)
     assert Dataset(first).size == 4000
     assert first.observation.shape[1:] == task_spec(mdp).observation_shape

@@ -54,7 +54,7 @@ def edit(path: Path, **changes: Any) -> None:
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_scale_is_valid(scale):
     settings = load_scale(REPOSITORY / f"config/scales/{scale}.yaml")
-    assert set(settings) == {"toy", "theory", "control", "renders"}
+    assert set(settings) == {"toy", "theory", "exact", "control", "renders"}
 
 
 def test_no_scale_file_is_unknown():

@@ -1,6 +1,7 @@
 """Small Markov decision processes whose every policy has an exact return law."""
 
 from pcbf_core.mdp.base import (
+    DIRECTIONS,
     EAST,
     NORTH,
     NUM_MOVES,
@@ -26,12 +27,14 @@ from pcbf_core.mdp.solve import (
     optimal_values,
     policy_values,
     return_laws,
+    tail_policy,
     uniform_policy,
 )
 
 MDPS: dict[str, FiniteMDP] = {mdp.name: mdp for mdp in (Cliff(), Gamble())}
 
 __all__ = [
+    "DIRECTIONS",
     "EAST",
     "MDPS",
     "NORTH",
@@ -56,6 +59,7 @@ __all__ = [
     "policy_values",
     "return_laws",
     "return_range",
+    "tail_policy",
     "task_spec",
     "uniform_policy",
 ]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -19,6 +18,8 @@ from pcbf_core.types import TaskSpec, Transition, Values
 EAST, NORTH, WEST, SOUTH = range(4)
 NUM_MOVES = 4
 ACTION_DIM = 2
+DIRECTIONS = np.array([(1.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (0.0, -1.0)])  # of the moves, in the square of actions
+ACTION_SPREAD = 0.3
 
 
 class Way(NamedTuple):
@@ -131,16 +132,13 @@ def move_of(action: Float[Array, "*batch 2"]) -> Int[Array, "*batch"]:
     return jnp.where(jnp.abs(x) >= jnp.abs(y), jnp.where(x >= 0, EAST, WEST), jnp.where(y >= 0, NORTH, SOUTH))
 
 
-def action_of(key: Array, move: Int[Array, "*batch"]) -> Float[Array, "*batch 2"]:
-    """Actions drawn uniformly among those of `move`: a uniform one of the square, turned by quarters."""
-    action = jax.random.uniform(key, (*move.shape, ACTION_DIM), minval=-1.0, maxval=1.0)
-    turns = (move - move_of(action)) % NUM_MOVES
-    cosine, sine = (jnp.array(values)[turns] for values in ([1.0, 0.0, -1.0, 0.0], [0.0, 1.0, 0.0, -1.0]))
-    x, y = action[..., 0], action[..., 1]
-    return jnp.stack([cosine * x - sine * y, sine * x + cosine * y], axis=-1)
+def action_of(move: Int[np.ndarray, "*batch"], rng: np.random.Generator) -> Float[np.ndarray, "*batch 2"]:
+    """Actions of `move`: uniform in a square of side 0.6 about 0.7 in its direction, so that moves keep a distance."""
+    noise = rng.uniform(-ACTION_SPREAD, ACTION_SPREAD, (*move.shape, ACTION_DIM))
+    return (DIRECTIONS[move] * (1 - ACTION_SPREAD) + noise).astype(np.float32)
 
 
-def draw_transitions(mdp: FiniteMDP, behaviour: Values, key: Array, count: int) -> Transition:
+def draw_transitions(mdp: FiniteMDP, behaviour: Values, rng: np.random.Generator, count: int) -> Transition:
     """Independent transitions of a policy (states, moves): states by its occupancy from uniform starts.
 
     Episodes begin in any state and stop with probability 1-γ after each step, so that all states are seen.
@@ -148,16 +146,13 @@ def draw_transitions(mdp: FiniteMDP, behaviour: Values, key: Array, count: int) 
     parts = outcomes(mdp)
     visits = occupancy(mdp, behaviour, np.full(mdp.num_states, 1 / mdp.num_states))
     joint = visits[:, None, None] * behaviour[:, :, None] * parts.probability
-    which_key, action_key = jax.random.split(key)
-    level = np.asarray(jax.random.uniform(which_key, (count,)), np.float64) * joint.sum()
-    which = np.searchsorted(joint.cumsum(), level, side="right")
+    which = rng.choice(joint.size, count, p=joint.ravel() / joint.sum())
     state, move, _ = np.unravel_index(which, joint.shape)
-    observations = jnp.asarray(mdp.observations)
     return Transition(
-        observation=observations[state],
-        action=action_of(action_key, jnp.asarray(move)),
+        observation=jnp.asarray(mdp.observations[state]),
+        action=jnp.asarray(action_of(move, rng)),
         reward=jnp.asarray(parts.reward.ravel()[which], jnp.float32),
-        next_observation=observations[parts.successor.ravel()[which]],
+        next_observation=jnp.asarray(mdp.observations[parts.successor.ravel()[which]]),
         terminal=jnp.asarray(parts.terminal.ravel()[which], jnp.float32),
     )
 

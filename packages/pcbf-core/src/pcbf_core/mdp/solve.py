@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -87,6 +88,28 @@ def return_laws(mdp: FiniteMDP, policy: Values, num_atoms: int = NUM_ATOMS) -> l
         laws = swept
     error = spacing / (2 * np.sqrt(1 - mdp.discount**2)) + left
     return [DiscreteLaw(grid, row / row.sum(), float(error)) for row in np.maximum(laws, 0.0)]
+
+
+def move_laws(mdp: FiniteMDP, laws: Sequence[DiscreteLaw], state: int) -> list[DiscreteLaw]:
+    """The laws of the return of each move in a state, where `laws` are those of what follows it."""
+    parts, grid = outcomes(mdp), laws[0].atoms
+    found = []
+    for move in range(NUM_MOVES):
+        weights = np.zeros(len(grid))
+        for index, probability in enumerate(parts.probability[state, move]):
+            place = state, move, index
+            onward = parts.reward[place] + mdp.discount * grid
+            ends = parts.terminal[place]
+            masses = np.ones(1) if ends else laws[parts.successor[place]].weights
+            weights += probability * (masses @ _shared(parts.reward[place][None] if ends else onward, grid))
+        found.append(DiscreteLaw(grid, weights / weights.sum(), laws[0].truncation_error))
+    return found
+
+
+def tail_policy(mdp: FiniteMDP, laws: Sequence[DiscreteLaw], level: float) -> Values:
+    """The policy that takes in every state the move of highest CVaR at `level`, if `laws` follow: acting by CVaR."""
+    scores = [[law.cvar(level) for law in move_laws(mdp, laws, state)] for state in range(mdp.num_states)]
+    return deterministic(np.array(scores).argmax(axis=1))
 
 
 def _shared(values: Values, grid: Values) -> sparse.csr_array:
