@@ -27,6 +27,7 @@ CAPTION = (
 )
 INPUTS = (EXACT_RESULTS, EXACT_OPTIMA, exact_run("cliff", OURS))
 GROUNDS = {"x": "#3A2A24", "#": "#777777", "~": "#CFE6F5"}
+ARROW = {"arrowstyle": "->", "linewidth": 0.7, "color": "#222222"}
 CLIFF = Cliff()
 
 
@@ -89,7 +90,7 @@ def draw_map(axes: Axes, mdp: Cliff, record: ExactRecord | None, level: float) -
             axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor="#D55E00", alpha=min(0.7 * visit, 0.9)))
             if moves.max() > 0.5:
                 dx, dy = 0.3 * DIRECTIONS[int(moves.argmax())]
-                axes.annotate("", (x + dx, y + dy), (x - dx, y - dy), arrowprops={"arrowstyle": "->", "linewidth": 0.7})
+                axes.annotate("", (x + dx, y + dy), (x - dx, y - dy), arrowprops=ARROW)
     else:
         theme.empty_panel(axes)
     told = "the mean" if level == MEAN else f"CVaR at {level:g}"
