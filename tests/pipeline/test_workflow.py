@@ -23,6 +23,7 @@ from pcbf_experiments.campaign.plan import ablation_jobs, control_jobs, load_pla
 from pcbf_experiments.campaign.settings import SCALES, exact_pairs, load_scale, toy_pairs
 from pcbf_experiments.campaign.watch import RunLog
 from pcbf_records import layout
+from pcbf_records.exact import MDPS
 from pcbf_records.layout import JobFiles
 from pcbf_records.runs import load_evaluations, load_run, save_evaluations, save_run
 from pcbf_records.sheets import load_sheets
@@ -339,6 +340,8 @@ class TestSmoke:
         ("name", "rule"),
         [
             (layout.toy_run("chain", "pcbf"), "toy"),
+            (layout.exact_run("cliff", "iqn"), "exact"),
+            (layout.EXACT_OPTIMA, "exact_collect"),
             (layout.THEORY_CHECKS, "theory"),
             (layout.TOY_W1, "toy_collect"),
             (layout.CONTROL_EVALUATIONS, "collect"),
@@ -416,12 +419,13 @@ class TestSmoke:
         sheet.write_text(text.replace("iql\tIQL\t1\t1", "iql\tIQL\t1\t2"), encoding="utf-8")
         jobs = plan(smoke_copy, *config_of("smoke"))
         assert jobs["train"] == jobs["evaluate"] == 1
+        assert jobs["exact"] == len(MDPS)
         assert not {"ablate", "toy", "make_data"} & set(jobs)
 
     def test_other_settings_of_a_control_method_train_its_runs_only(self, smoke_copy, plan):
         jobs = plan(smoke_copy, *config_of("smoke", control={"method_settings": {"pcbf": {"num_candidates": 2}}}))
         assert (jobs["train"], jobs["ablate"]) == (1, 1)
-        assert not {"toy", "make_data"} & set(jobs)
+        assert not {"toy", "exact", "make_data"} & set(jobs)
 
     def test_publishing_and_rebuilding_from_what_is_published(self, smoke_copy, run_module, tmp_path):
         """Publish, let DVC make the artefacts, and have a fresh clone find and remake the very same bytes."""
