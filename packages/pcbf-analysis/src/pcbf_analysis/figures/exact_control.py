@@ -23,9 +23,11 @@ CAPTION = (
     " α falling (open). Stars are optima: of the mean, and of CVaR at each α among all policies with memory. "
     "Bottom: expected discounted visits of each cell of the cliff, mean over seeds, when PCBF on the flow path "
     f"acts by its mean and by its CVaR at {TAIL:g}; arrows are moves that it takes more often than not. Blue cells"
-    " are slippery, dark ones the cliff or walls."
+    " are slippery, dark ones the cliff or walls. "
+    "BC and Random, which learn no value, are in the table only."
 )
 INPUTS = (EXACT_RESULTS, EXACT_OPTIMA, exact_run("cliff", OURS))
+NOT_DRAWN = ("random", "bc")
 GROUNDS = {"x": "#3A2A24", "#": "#777777", "~": "#CFE6F5"}
 ARROW = {"arrowstyle": "->", "linewidth": 0.7, "color": "#222222"}
 CLIFF = Cliff()
@@ -40,7 +42,7 @@ def draw(results: Results) -> Figure:
     record = results.exact_record("cliff", OURS)
     for axes, level in zip(bottom, (MEAN, TAIL), strict=True):
         draw_map(axes, CLIFF, record, level)
-    methods = dict.fromkeys(method for name in MDPS for method in methods_of(results, name))
+    methods = dict.fromkeys(method for name in MDPS for method in drawn_methods(results, name))
     handles = legend_lines([(theme.METHODS[m].label, theme.METHODS[m]) for m in methods], markers=True)
     star = Line2D([], [], marker="*", linestyle="", color="#555555", label="optimum")
     figure.legend(handles=[*handles, star], loc="outside lower center", ncols=6)
@@ -51,7 +53,7 @@ def draw_trade(axes: Axes, results: Results, name: str) -> None:
     """Mean against CVaR of all methods on one process."""
     levels = [MEAN, *reversed(risk_levels_of(results, name))]
     measures = "mean", measure_name(TAIL)
-    for method in methods_of(results, name):
+    for method in drawn_methods(results, name):
         style = theme.METHODS[method]
         points, halves = [], []
         for level in levels:
@@ -68,8 +70,13 @@ def draw_trade(axes: Axes, results: Results, name: str) -> None:
     best = np.array([[optimum(results, name, level, measure) for measure in measures] for level in levels])
     axes.plot(*best.T, marker="*", linestyle="", color="#555555", markersize=6, zorder=1)
     axes.set(title=MDPS[name].title, xlabel="exact mean return", ylabel=f"exact CVaR at {TAIL:g}")
-    if not methods_of(results, name):
+    if not drawn_methods(results, name):
         theme.empty_panel(axes)
+
+
+def drawn_methods(results: Results, name: str) -> list[str]:
+    """The methods of a panel; those that learn no value lie far off and would hide the others."""
+    return [method for method in methods_of(results, name) if method not in NOT_DRAWN]
 
 
 def draw_map(axes: Axes, mdp: Cliff, record: ExactRecord | None, level: float) -> None:

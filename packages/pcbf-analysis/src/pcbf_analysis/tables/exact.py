@@ -105,7 +105,8 @@ def _best_rows(results: Results, mdp: str) -> Iterator[tuple[Any, ...]]:
     for policy in (OPTIMUM, EXACT_CRITIC):
         gain = optimum(results, mdp, TAIL, measure_name(TAIL), policy) - tail
         if math.isfinite(gain):
-            yield mdp, policy, None, 0.0, *none, 0.0, *none, tail, gain, *none
+            w1 = 0.0 if policy == EXACT_CRITIC else math.nan
+            yield mdp, policy, None, 0.0, *none, w1, *none, tail, gain, *none
 
 
 def _control_row(results: Results, mdp: str, method: str) -> tuple[Any, ...]:
