@@ -18,6 +18,7 @@ container: "containers/pcbf.sif"
 
 include: "rules/common.smk"
 include: "rules/toy.smk"
+include: "rules/exact.smk"
 include: "rules/theory.smk"
 include: "rules/data.smk"
 include: "rules/train.smk"

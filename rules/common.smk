@@ -25,9 +25,18 @@ from pcbf_experiments.campaign.scheduler import (
     stale_receipts,
     target_faults,
 )
-from pcbf_experiments.campaign.settings import SCALES, SettingsError, jobs_per_gpu, toy_job, toy_pairs
+from pcbf_experiments.campaign.settings import (
+    SCALES,
+    SettingsError,
+    exact_job,
+    exact_pairs,
+    jobs_per_gpu,
+    toy_job,
+    toy_pairs,
+)
 from pcbf_records import layout
 from pcbf_records.canonical import canonical_json
+from pcbf_records.exact import MDPS
 from pcbf_records.toy import PAPER_PROCESSES, PROCESSES, TOY_METHODS
 
 ROOT = Path(workflow.basedir)
@@ -124,9 +133,14 @@ def toys_of(scale):
     return [f"{layout.scale_folder(scale)}/{layout.toy_run(*pair)}" for pair in toy_pairs(SETTINGS[scale])]
 
 
+def exact_of(scale):
+    """Paths of all runs of exact control of a scale."""
+    return [f"{layout.scale_folder(scale)}/{layout.exact_run(*pair)}" for pair in exact_pairs(SETTINGS[scale])]
+
+
 def everything(scale):
-    """All that is made of a scale besides training runs: its toys, and what `EVERYTHING` lists."""
-    return [*toys_of(scale), *(path.format(scale=scale) for path in EVERYTHING)]
+    """All that is made of a scale besides training runs: its toys, exact control, and what `EVERYTHING` lists."""
+    return [*toys_of(scale), *exact_of(scale), *(path.format(scale=scale) for path in EVERYTHING)]
 
 
 def receipts(jobs):
@@ -200,6 +214,8 @@ wildcard_constraints:
     scale="|".join(SCALES),
     process="|".join(PROCESSES),
     method="|".join(TOY_METHODS),
+    mdp="|".join(MDPS),
+    agent="|".join(PLAN.sheets.methods),
     task="|".join(PLAN.sheets.tasks),
     dataset="|".join({task.dataset for task in PLAN.sheets.tasks.values()}),
     group="seeds[0-9-]+",

@@ -3,6 +3,7 @@
 
 W1 = [at_scale(layout.TOY_W1), at_scale(layout.TOY_TUNING_W1)]
 LOSS_STD = at_scale(layout.TOY_LOSS_STD)
+EXACT = [at_scale(layout.EXACT_RESULTS), at_scale(layout.EXACT_OPTIMA)]
 CHECKS, POPULATION = at_scale(layout.THEORY_CHECKS), at_scale(layout.THEORY_POPULATION)
 CONTROL = [at_scale(layout.CONTROL_EVALUATIONS), at_scale(layout.CONTROL_CONFIGS)]
 PICTURES = at_scale(layout.RENDERED)
@@ -19,11 +20,13 @@ FIGURES = {
         ["toy_cdf_comparison", "cdf_comparison", "toy_sen", "hyper_abla", "var-reduction", "flow_path"],
         [*W1, LOSS_STD, POPULATION],
     ),
+    "exact": (["exact_control"], EXACT),
     "control": (["performance_profiles", "ablations"], CONTROL),
     "pictures": (["ogbench"], [PICTURES]),
 }
 TABLES = {
     "toy": (["toy_w1", "toy_w1_sweep", "toy_contest", "toy_paired", "theory_checks"], [*W1, CHECKS]),
+    "exact": (["exact_control", "exact_risk", "exact_paired"], EXACT),
     "control": (
         [
             "aggregated",
@@ -117,6 +120,7 @@ rule claims:
 rule manifest:
     input:
         lambda w: toys_of(w.scale),
+        lambda w: exact_of(w.scale),
         RECORDS,
     output:
         at_scale(layout.MANIFEST),

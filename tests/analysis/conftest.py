@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from pcbf_analysis.results import Results
+from pcbf_core.mdp import MDPS
 from pcbf_core.mrp import MRPS, ReturnLaw
 from pcbf_records import layout
 from pcbf_records.canonical import readable_json
+from pcbf_records.exact import collect_exact, save_exact_record
 from pcbf_records.files import write_text
 from pcbf_records.theory import CheckRow, PopulationRow, write_checks, write_population
 from pcbf_records.toy import PROCESSES, RESIDUAL_STEPS, TOY_METHODS, collect_toys, save_toy_record
 
+from ..exact_records import exact_arrays
 from .run_fixtures import REPOSITORY
 
 Values = NDArray[np.float64]
@@ -169,6 +172,26 @@ def write_theory(root: Path) -> None:
     write_population(root / layout.THEORY_POPULATION, rows)
 
 
+def write_exact(root: Path) -> None:
+    """Records of exact control: two methods that act by CVaR as well, one that does not."""
+    for mdp in MDPS.values():
+        for method in ("pcbf_flow", "iqn", "iql"):
+            arrays = exact_arrays(num_states=mdp.num_states)
+            if method == "iql":
+                arrays |= {name: arrays[name][:1] for name in ("risk_levels", "policies", "cvar")}
+                arrays["w1"] = np.full_like(arrays["w1"], np.nan)
+            if method == "iqn":
+                arrays["w1"] = arrays["w1"] + 0.2
+            save_exact_record(root / layout.exact_run(mdp.name, method), arrays, METADATA)
+    optima = [
+        (mdp, policy, level, measure, 30.0 - index)
+        for mdp in MDPS
+        for policy, level in (("optimum", 1.0), ("optimum", 0.1), ("exact critic", 0.1))
+        for index, measure in enumerate(("mean", "cvar_0.1"))
+    ]
+    collect_exact(root, {name: mdp.start for name, mdp in MDPS.items()}, optima)
+
+
 def build_results(
     root: Path,
     *,
@@ -187,6 +210,8 @@ def build_results(
             save_toy_record(root / layout.toy_run(process, method), arrays, METADATA)
     if layout.toy_files(root):
         collect_toys(root)
+    if "pcbf_flow" in methods:
+        write_exact(root)
     write_theory(root)
     manifest = {
         "config_hash": "ab12",

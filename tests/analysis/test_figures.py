@@ -136,6 +136,7 @@ def test_the_registry_names_the_records_each_figure_reads(whole: Results) -> Non
         "var-reduction",
         "residual",
         "flow_path",
+        "exact_control",
     }
     for artefact in artefacts.of_kind("figure").values():
         assert all((whole.root / name).exists() for name in artefact.inputs), artefact.label
@@ -161,6 +162,7 @@ def test_whole_records_leave_no_panel_empty(label: str, whole: Results) -> None:
         ("var-reduction", 0, 2),
         ("flow_path", 4, 10),  # fixed points of normal rewards are a line without toy records
         ("residual", 0, 4),
+        ("exact_control", 4, 4),
     ],
 )
 def test_panels_without_records_say_so(

@@ -19,7 +19,7 @@ from pcbf_baselines import METHODS
 from pcbf_baselines.registry import make_config
 from pcbf_experiments import renders, sheets
 from pcbf_experiments.campaign import compare, estimate, lease, publish, status
-from pcbf_experiments.cli import collect, data, evaluate, theory, toy, train
+from pcbf_experiments.cli import collect, data, evaluate, exact, theory, toy, train
 from pcbf_experiments.method_settings import method_schemas, setting_faults
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +30,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], Any]] = {
     "pcbf-evaluate": evaluate.main,
     "pcbf-data": data.main,
     "pcbf-toy": toy.main,
+    "pcbf-exact": exact.main,
     "pcbf-theory": theory.main,
     "pcbf-collect": collect.main,
     "pcbf-status": status.main,
@@ -92,6 +93,10 @@ BAD_INPUT = [
     ("pcbf-data", ("fetsh", TASK), "invalid choice: 'fetsh'"),
     ("pcbf-data", ("make-local", TASK, "--episodes", "0"), "argument --episodes: '0' must be a whole number >= 1"),
     ("pcbf-data", ("make-local", TASK, "--seed", "-3"), "argument --seed: '-3' must be a whole number >= 0"),
+    ("pcbf-exact", ("run", "clif", "iql", "--output", "x.npz"), "Did you mean 'cliff'"),
+    ("pcbf-exact", ("run", "cliff", "iqll", "--output", "x.npz"), "Did you mean 'iql'"),
+    ("pcbf-exact", ("run", "cliff", "iql", "--output", "x.npz", "--settings", '{"num_steps": 0}'), "`num_steps=0`"),
+    ("pcbf-exact", ("run", "cliff", "iql", "--output", "x.npz", "--settings", '{"own": {"lr": 1}}'), "IQLConfig key"),
     ("pcbf-toy", ("run", "chian", "pcbf", "--output", "x.npz"), "Did you mean 'chain'"),
     ("pcbf-toy", ("run", "chain", "pcbf", "--settings", "{", "--output", "x.npz"), "is not JSON"),
     ("pcbf-toy", ("run", "chain", "pcbf", "--output", "x.npz", "--settings", '{"num_steps": 0}'), "`num_steps=0`"),
@@ -134,6 +139,7 @@ def test_the_table_of_the_docs_is_this_one():
         "pcbf-evaluate --help",
         "pcbf-data --help",
         "pcbf-toy --help",
+        "pcbf-exact --help",
         "pcbf-theory --help",
         "pcbf-status --help",
         "pcbf-render --help",

@@ -17,6 +17,7 @@ import pytest
 
 from pcbf_baselines import registry
 from pcbf_baselines.registry import METHODS
+from pcbf_core.mdp import MDPS
 from pcbf_experiments import plugins, tasks
 from pcbf_experiments.cli import data, evaluate, train
 from pcbf_experiments.evaluation import EvaluationSettings
@@ -87,6 +88,19 @@ def test_adding_an_mrp(capsys: pytest.CaptureFixture[str]):
         assert process.return_law(state).wasserstein1(samples) < 0.02
     assert (scope["w1"] < 0.08).all()
     assert "0:" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_adding_an_mdp(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(MDPS, "bridge", None)
+    scope: dict = {"__name__": "bridge"}
+    with jax.default_prng_impl("unsafe_rbg"):
+        for block in blocks("adding-an-mdp.md"):
+            exec(compile(block, "docs/adding-an-mdp.md", "exec", dont_inherit=True), scope)
+    shown = capsys.readouterr().out
+    assert shown.startswith("0.7 -1.0 0.648\n")  # 0.85 - 0.15, and 0.9² · 0.8 around
+    assert "acts by 1:" in shown and "acts by 0.1:" in shown
+    assert scope["record"]["cvar"].shape == (2, 2, 2)
 
 
 @pytest.mark.slow

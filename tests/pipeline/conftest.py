@@ -17,10 +17,11 @@ import pytest
 
 from pcbf_experiments.campaign.manifest import build_manifest
 from pcbf_experiments.campaign.plan import ablation_jobs, control_jobs
-from pcbf_experiments.campaign.settings import Settings, load_scale, toy_job, toy_pairs
+from pcbf_experiments.campaign.settings import Settings, exact_job, exact_pairs, load_scale, toy_job, toy_pairs
 from pcbf_records import layout
 from pcbf_records.canonical import content_hash, readable_json
 from pcbf_records.control import collect_control
+from pcbf_records.exact import collect_exact, save_exact_record
 from pcbf_records.files import write_text
 from pcbf_records.runs import (
     Evaluation,
@@ -34,6 +35,8 @@ from pcbf_records.runs import (
 from pcbf_records.sheets import load_sheets
 from pcbf_records.theory import CheckRow, PopulationRow, write_checks, write_population
 from pcbf_records.toy import SHAPES, collect_toys, save_toy_record
+
+from ..exact_records import exact_arrays
 
 REPOSITORY = Path(__file__).parents[2]
 PIPELINE = (
@@ -111,6 +114,12 @@ def write_finished_scale(
     for process, method in toy_pairs(settings):
         write_toy_run(results, process, method, toy_job(settings, process, method), random, shift)
     collect_toys(results)
+    for mdp, method in exact_pairs(settings):
+        job = exact_job(settings, method)
+        arrays = exact_arrays((1.0, *job["risk_levels"]), job["num_seeds"])
+        arrays["cvar"] = arrays["cvar"] + shift + 0.02 * random.standard_normal(arrays["cvar"].shape)
+        save_exact_record(results / layout.exact_run(mdp, method), arrays, {})
+    collect_exact(results, dict.fromkeys(settings["exact"]["mdps"], 0), [])
     checks = [
         CheckRow("endpoints", "s", "prop:endpoints_main", 1e-9, 0, "≈", 1e-6),
         CheckRow("bound", "s", "l", 1, 2, "<="),

@@ -50,7 +50,7 @@ def all_names(root: Path, results: Path) -> set[str]:
 
 def compared_names(root: Path) -> list[str]:
     """The records of the smoke scale that are compared one by one; tables collected from them are not."""
-    collected = (layout.CONTROL_EVALUATIONS, layout.CONTROL_CONFIGS, layout.TOY_TUNING_W1)
+    collected = (layout.CONTROL_EVALUATIONS, layout.CONTROL_CONFIGS, layout.TOY_TUNING_W1, layout.EXACT_OPTIMA)
     return [name for name in smoke_names(root) if name not in collected]
 
 

@@ -16,12 +16,15 @@ from hypothesis import strategies as st
 
 from pcbf_core.config import config_from
 from pcbf_core.flow import SOLVERS
+from pcbf_core.mdp import MDPS as PROBLEMS
 from pcbf_core.mrp import MRPS
 from pcbf_core.networks import ACTIVATIONS
 from pcbf_experiments.campaign.plan import evaluate_job, load_plan, takes_proposal, train_job
 from pcbf_experiments.campaign.settings import (
     SCALES,
     SettingsError,
+    exact_job,
+    exact_pairs,
     jobs_per_gpu,
     load_scale,
     load_scales,
@@ -29,9 +32,11 @@ from pcbf_experiments.campaign.settings import (
     toy_work,
 )
 from pcbf_experiments.evaluation import EvaluationSettings
+from pcbf_experiments.exact import ExactSettings, exact_agent
 from pcbf_experiments.running.settings import RunSettings
 from pcbf_experiments.toy import ToySettings
 from pcbf_records.canonical import canonical_json, content_hash, differences
+from pcbf_records.exact import MDPS
 from pcbf_records.toy import PROCESSES, TOY_METHODS
 
 REPOSITORY = Path(__file__).parents[2]
@@ -54,7 +59,7 @@ def edit(path: Path, **changes: Any) -> None:
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_scale_is_valid(scale):
     settings = load_scale(REPOSITORY / f"config/scales/{scale}.yaml")
-    assert set(settings) == {"toy", "theory", "control", "renders"}
+    assert set(settings) == {"toy", "theory", "exact", "control", "renders"}
 
 
 def test_no_scale_file_is_unknown():
@@ -69,6 +74,9 @@ def test_schema_knows_the_core():
     assert set(toy) == set(schema["properties"]["toy"]["required"])
     assert list(grids) == list(PROCESSES) == list(MRPS) == toy["processes"]["items"]["enum"]
     assert toy["methods"]["items"]["enum"] == list(TOY_METHODS)
+    exact = schema["properties"]["exact"]
+    assert exact["properties"]["mdps"]["items"]["enum"] == list(MDPS)
+    assert set(exact["properties"]) == set(exact["required"])
     assert {process: grid["items"]["maximum"] for process, grid in grids.items()} == {
         process: MRPS[process].discount for process in MRPS
     }
@@ -157,7 +165,7 @@ def test_snakemake_hands_over_text_and_it_is_read_as_json():
         (
             {"xyz": "1"},
             "--config: xyz = 1: unknown key; known are scale, tasks, domains, methods, jobs_per_gpu, toy, theory, "
-            "control, renders",
+            "exact, control, renders",
         ),
     ],
 )
@@ -334,6 +342,18 @@ def test_every_job_can_be_read_by_the_experiment(scale):
         job = toy_job(settings, process, method)
         assert set(job) == {field.name for field in dataclasses.fields(ToySettings)}  # nothing is left to defaults
         assert config_from(ToySettings, job).num_steps == settings["toy"]["num_steps"]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_job_of_exact_control_makes_an_agent(scale):
+    settings = load_scale(REPOSITORY / f"config/scales/{scale}.yaml")
+    for mdp, method in exact_pairs(settings):
+        job = exact_job(settings, method)
+        default, own = job.pop("default"), job.pop("own")
+        assert set(job) == {field.name for field in dataclasses.fields(ExactSettings)}  # nothing is left to defaults
+        agent = exact_agent(PROBLEMS[mdp], method, default, own)
+        wanted = default.get("decay_steps") if hasattr(agent.config, "decay_steps") else None
+        assert wanted in (None, config_from(ExactSettings, job).num_steps)
 
 
 @pytest.mark.parametrize("scale", SCALES)

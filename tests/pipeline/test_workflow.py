@@ -20,9 +20,10 @@ from pcbf_analysis import artefacts
 from pcbf_experiments.campaign.compare import MACHINE_DEPENDENT
 from pcbf_experiments.campaign.manifest import faults, read_manifest, record_names
 from pcbf_experiments.campaign.plan import ablation_jobs, control_jobs, load_plan, train_job
-from pcbf_experiments.campaign.settings import SCALES, load_scale, toy_pairs
+from pcbf_experiments.campaign.settings import SCALES, exact_pairs, load_scale, toy_pairs
 from pcbf_experiments.campaign.watch import RunLog
 from pcbf_records import layout
+from pcbf_records.exact import MDPS
 from pcbf_records.layout import JobFiles
 from pcbf_records.runs import load_evaluations, load_run, save_evaluations, save_run
 from pcbf_records.sheets import load_sheets
@@ -30,10 +31,10 @@ from pcbf_records.toy import PAPER_PROCESSES, W1_COLUMNS
 
 from .conftest import REPOSITORY, copy_pipeline, let_smoke_be_published, read_rows
 
-FIGURE_RULES = [f"figures_{name}" for name in ("residual", "flows", "distances", "control", "pictures")]
-TABLE_RULES = [f"tables_{name}" for name in ("toy", "control", "comparison")]
+FIGURE_RULES = [f"figures_{name}" for name in ("residual", "flows", "distances", "exact", "control", "pictures")]
+TABLE_RULES = [f"tables_{name}" for name in ("toy", "exact", "control", "comparison")]
 ARTEFACT_RULES = [*FIGURE_RULES, *TABLE_RULES, "claims", "report"]
-OF_CONTROL = ["collect", "figures_control", *TABLE_RULES[1:], "claims", "manifest", "report", "all"]
+OF_CONTROL = ["collect", "figures_control", *TABLE_RULES[2:], "claims", "manifest", "report", "all"]
 TASK = "cube-single-play-singletask-task1-v0"
 SMOKE = Path(layout.scale_folder("smoke"))
 Plan = Callable[..., dict[str, int]]
@@ -44,9 +45,10 @@ def everything(scale: str) -> dict[str, int]:
     settings, sheets = load_scale(REPOSITORY / f"config/scales/{scale}.yaml"), load_sheets(REPOSITORY)
     train, ablate = control_jobs(settings, sheets), ablation_jobs(settings, sheets)
     datasets = {sheets.tasks[job.task].dataset for job in [*train, *ablate]}
-    once = ["toy_collect", "theory", "collect", "render", "manifest", "all", *ARTEFACT_RULES]
+    once = ["toy_collect", "exact_collect", "theory", "collect", "render", "manifest", "all", *ARTEFACT_RULES]
     return {
         "toy": len(toy_pairs(settings)),
+        "exact": len(exact_pairs(settings)),
         "train": len(train),
         "evaluate": len(train),
         "ablate": len(ablate),
@@ -177,7 +179,8 @@ def test_every_artefact_is_made_once_and_after_the_records_it_reads(checkout, ru
     assert set(planned) == set(wanted)
     for output, names in wanted.items():
         for name in names:
-            stands_for = made_by(layout.TOY_W1 if name.startswith("toy/runs/") else name)  # collected from all runs
+            collected = {"toy/runs/": layout.TOY_W1, "exact/runs/": layout.EXACT_RESULTS}  # from all runs
+            stands_for = made_by(next((file for folder, file in collected.items() if name.startswith(folder)), name))
             found = [path.startswith((made_by(name), stands_for)) for path in planned[output]]
             assert any(found), (output, name)
 
@@ -350,6 +353,8 @@ class TestSmoke:
         ("name", "rule"),
         [
             (layout.toy_run("chain", "pcbf"), "toy"),
+            (layout.exact_run("cliff", "iqn"), "exact"),
+            (layout.EXACT_OPTIMA, "exact_collect"),
             (layout.THEORY_CHECKS, "theory"),
             (layout.TOY_W1, "toy_collect"),
             (layout.CONTROL_EVALUATIONS, "collect"),
@@ -427,12 +432,13 @@ class TestSmoke:
         sheet.write_text(text.replace("iql\tIQL\t1\t1", "iql\tIQL\t1\t2"), encoding="utf-8")
         jobs = plan(smoke_copy, *config_of("smoke"))
         assert jobs["train"] == jobs["evaluate"] == 1
+        assert jobs["exact"] == len(MDPS)
         assert not {"ablate", "toy", "make_data"} & set(jobs)
 
     def test_other_settings_of_a_control_method_train_its_runs_only(self, smoke_copy, plan):
         jobs = plan(smoke_copy, *config_of("smoke", control={"method_settings": {"pcbf": {"num_candidates": 2}}}))
         assert (jobs["train"], jobs["ablate"]) == (1, 1)
-        assert not {"toy", "make_data"} & set(jobs)
+        assert not {"toy", "exact", "make_data"} & set(jobs)
 
     def test_publishing_and_rebuilding_from_what_is_published(self, smoke_copy, run_module, tmp_path):
         """Publish, let DVC make the artefacts, and have a fresh clone find and remake the very same bytes."""
@@ -490,7 +496,8 @@ def test_records_of_a_scale_are_named_once(scale):
     plan = load_plan(REPOSITORY, {"scale": scale})
     names = record_names(plan.settings[scale], plan.sheets)
     num_runs = sum(len(job.seeds) for job in [*plan.control(scale), *plan.ablations(scale)])
-    num_fixed = len(toy_pairs(plan.settings[scale])) + 3 + 2 + 2  # toys, their tables, theory; the suite's
+    num_jobs = len(toy_pairs(plan.settings[scale])) + len(exact_pairs(plan.settings[scale]))
+    num_fixed = num_jobs + 3 + 2 + 2 + 2  # and the tables of toys and exact control, theory; the suite's
     assert len(names) == len(set(names)) == num_fixed + 2 * num_runs  # run and evaluation records
 
 

@@ -17,6 +17,7 @@ from pcbf_analysis import tables, theme
 from pcbf_analysis.figures import (
     ablations,
     cdf_comparison,
+    exact_control,
     flow_chain,
     flow_path,
     flowmap_combined,
@@ -38,6 +39,7 @@ from pcbf_analysis.tables import (
     control_suite,
     cost,
     domain_hyperparameters,
+    exact,
     fullogbench_comparison,
     hyperparameters,
     paper_comparison,
@@ -151,6 +153,7 @@ FIGURES: dict[str, FigureArtefact] = {
         "residual": residual,
         "performance_profiles": performance_profiles,
         "flow_path": flow_path,
+        "exact_control": exact_control,
     }.items()
 }
 
@@ -179,6 +182,9 @@ TABLES: dict[str, TableArtefact] = {
         ),
         TableArtefact("toy_contest", contest.CONTEST_TITLE, contest.CONTEST_CAPTION, contest.INPUTS, contest.contest),
         TableArtefact("toy_paired", contest.PAIRED_TITLE, contest.PAIRED_CAPTION, contest.INPUTS, contest.paired),
+        TableArtefact("exact_control", exact.CONTROL_TITLE, exact.CONTROL_CAPTION, exact.INPUTS, exact.control),
+        TableArtefact("exact_risk", exact.RISK_TITLE, exact.RISK_CAPTION, exact.INPUTS, exact.risk),
+        TableArtefact("exact_paired", exact.PAIRED_TITLE, exact.PAIRED_CAPTION, exact.INPUTS, exact.paired),
         TableArtefact(
             "theory_checks",
             "The paper's theory as executable checks",

@@ -24,6 +24,7 @@ from pcbf_core.config import check_choice
 from pcbf_core.mrp import MRPS, ReturnLaw
 from pcbf_records import layout
 from pcbf_records.errors import RecordError
+from pcbf_records.exact import OPTIMUM_COLUMNS, RESULT_COLUMNS, ExactRecord, load_exact_record
 from pcbf_records.sheets import Sheets, load_sheets
 from pcbf_records.theory import CHECK_COLUMNS, POPULATION_COLUMNS
 from pcbf_records.toy import (
@@ -137,6 +138,27 @@ class Results:
 
     def loss_std(self) -> pd.DataFrame:
         return load_table(self.root / layout.TOY_LOSS_STD, LOSS_STD_COLUMNS, remake="pcbf-toy collect")
+
+    def exact(self) -> pd.DataFrame:
+        """Measures of exact control, a row for each process, method, seed, risk level and measure."""
+        return self._exact_tables[0]
+
+    def exact_optima(self) -> pd.DataFrame:
+        """What no policy exceeds on each process."""
+        return self._exact_tables[1]
+
+    @cached_property
+    def _exact_tables(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        remake = "pcbf-exact collect"
+        return (
+            load_table(self.root / layout.EXACT_RESULTS, RESULT_COLUMNS, remake=remake),
+            load_table(self.root / layout.EXACT_OPTIMA, OPTIMUM_COLUMNS, remake=remake),
+        )
+
+    def exact_record(self, mdp: str, method: str) -> ExactRecord | None:
+        """The record of one method on one small decision process, or None when the job has not run yet."""
+        path = self.root / layout.exact_run(mdp, method)
+        return load_exact_record(path) if path.exists() else None
 
     def theory_checks(self) -> pd.DataFrame:
         frame = load_table(self.root / layout.THEORY_CHECKS, CHECK_COLUMNS, remake="pcbf-theory")

@@ -30,6 +30,27 @@ def toy_files(results: Path) -> list[Path]:
     return sorted(results.glob(toy_run("*", "*")))
 
 
+# --- exact control ----------------------------------------------------------------------------------------------------
+
+EXACT_RESULTS = "exact/results.csv"
+EXACT_OPTIMA = "exact/optima.csv"
+
+
+def exact_run(mdp: str, method: str) -> str:
+    """The record of one method on one small decision process: every seed."""
+    return f"exact/runs/{mdp}/{method}.npz"
+
+
+def exact_files(results: Path) -> list[Path]:
+    """The records of exact control in a results folder, by process and method."""
+    return sorted(results.glob(exact_run("*", "*")))
+
+
+def is_exact_run(name: str) -> bool:
+    """Whether a record is one method's in exact control."""
+    return name.startswith("exact/runs/")
+
+
 # --- the control suite ----------------------------------------------------------------------------------------------
 
 CONTROL_CONFIGS = "control/configs.json"
@@ -242,7 +263,7 @@ REPORT = "report/index.html"
 RENDERS = "renders"
 RENDERED = f"{RENDERS}/rendered.txt"  # the list of pictures, written last
 SNAKEMAKE_LOG = "logs/snakemake.log"
-RECORD_FOLDERS = ("toy", "theory", "runs", "evaluations", "control", "ablations", "cost", "renders")
+RECORD_FOLDERS = ("toy", "theory", "exact", "runs", "evaluations", "control", "ablations", "cost", "renders")
 
 
 def table(label: str, ending: str) -> str:
@@ -255,6 +276,10 @@ def figure(label: str, ending: str) -> str:
 
 def progress_of_toy(process: str, method: str) -> str:
     return f"progress/toy-{process}-{method}.json"
+
+
+def progress_of_exact(mdp: str, method: str) -> str:
+    return f"progress/exact-{mdp}-{method}.json"
 
 
 def picture(task: str) -> str:

@@ -149,40 +149,41 @@ def load_toy_record(path: Path) -> ToyRecord:
             **{name.removeprefix("residual_"): arrays[name] for name in RESIDUAL_SHAPES},
         )
     plain = {name: arrays[name] for name in SHAPES}
-    return ToyRecord(process, method, **plain, metadata=_metadata(path, arrays), flow=flow, residual=residual)
+    return ToyRecord(process, method, **plain, metadata=read_metadata(path, arrays), flow=flow, residual=residual)
 
 
 def _check_arrays(path: Path, arrays: Mapping[str, Any]) -> tuple[bool, bool]:
     """Whether a record has a flow and residuals; an array that is missing or of a wrong shape raises."""
     sizes: dict[str, int] = {}
-    _check_shapes(path, arrays, SHAPES, sizes)
+    check_shapes(path, arrays, SHAPES, sizes, _remake(path))
     parts = [any(name in arrays for name in shapes) for shapes in (FLOW_SHAPES, RESIDUAL_SHAPES)]
     for is_there, shapes in zip(parts, (FLOW_SHAPES, RESIDUAL_SHAPES), strict=True):
         if is_there:
-            _check_shapes(path, arrays, MODEL_SHAPES | shapes, sizes)
+            check_shapes(path, arrays, MODEL_SHAPES | shapes, sizes, _remake(path))
     return parts[0], parts[1]
 
 
-def _check_shapes(path: Path, arrays: Mapping[str, Any], shapes: Mapping[str, str], sizes: dict[str, int]) -> None:
+def check_shapes(
+    path: Path, arrays: Mapping[str, Any], shapes: Mapping[str, str], sizes: dict[str, int], remake: str
+) -> None:
     """Raise unless all arrays are there with consistent axes; `sizes` collects the length of each axis letter."""
     missing = [name for name in shapes if name not in arrays]
     if missing:
-        raise RecordError(f"{_named(path)} lacks {', '.join(missing)}; {_remake(path)}")
+        raise RecordError(f"{_named(path)} lacks {', '.join(missing)}; {remake}")
     for name, letters in shapes.items():
         shape = np.shape(arrays[name])
         if len(shape) != len(letters):
-            raise RecordError(
-                f"{_named(path)}: `{name}` has shape {shape}, expected {len(letters)} axes; {_remake(path)}"
-            )
+            raise RecordError(f"{_named(path)}: `{name}` has shape {shape}, expected {len(letters)} axes; {remake}")
         for letter, size in zip(letters, shape, strict=True):
             if sizes.setdefault(letter, size) != size:
                 raise RecordError(
                     f"{_named(path)}: `{name}` has shape {shape}, but its axis {letter} "
-                    f"(of {letters}) has length {sizes[letter]} in the other arrays; {_remake(path)}"
+                    f"(of {letters}) has length {sizes[letter]} in the other arrays; {remake}"
                 )
 
 
-def _metadata(path: Path, arrays: Mapping[str, Any]) -> dict[str, Any]:
+def read_metadata(path: Path, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """What made a record, {} where it does not say."""
     if "metadata" not in arrays:
         return {}
     try:

@@ -66,6 +66,11 @@ class DiscreteLaw:
         index = np.searchsorted(np.cumsum(self.weights), levels, side="left")
         return self.atoms[np.minimum(index, len(self.atoms) - 1)]
 
+    def cvar(self, level: float) -> float:
+        """Mean of the worst `level` share of returns, CVaR_α(G); level 1 is the mean."""
+        before = np.cumsum(self.weights) - self.weights
+        return float(np.clip(level - before, 0.0, self.weights) @ self.atoms / level)
+
     def wasserstein1(self, samples: ArrayLike) -> float:
         return float(scipy.stats.wasserstein_distance(samples, self.atoms, v_weights=self.weights))
 

@@ -26,7 +26,7 @@ Verdict = Literal["identical", "agrees", "differs"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)  # from best to worst
 
 STANDARD_ERRORS = 2.0  # a mean agrees if it is this many combined standard errors away, or less,
-FLOOR = {"w1": 0.01, "loss_std": 0.01, "score": 1.0}  # and this much more, in units of the quantity
+FLOOR = {"w1": 0.01, "loss_std": 0.01, "value": 0.01, "score": 1.0}  # and this much more, in units of the quantity
 WORST_SHOWN = 5
 MACHINE_DEPENDENT = {"cost", "paper_comparison", "setting_effects", "ogbench"}  # show what the machine decides
 NOT_COMPARED = {"code", "versions"}  # of a training run: who ran it, not what came out
@@ -82,6 +82,7 @@ def compare(ours: Path, published: Path) -> Comparison:
     cells = {
         layout.TOY_W1: seed_cells(ours, published, layout.TOY_W1, "w1"),
         layout.TOY_LOSS_STD: seed_cells(ours, published, layout.TOY_LOSS_STD, "loss_std"),
+        layout.EXACT_RESULTS: seed_cells(ours, published, layout.EXACT_RESULTS, "value"),
         **run_cells(ours, published),
     }
     findings = [_finding(ours, published, name, cells) for name in names]
@@ -100,7 +101,7 @@ def compare(ours: Path, published: Path) -> Comparison:
 
 def _is_left_out(name: str) -> bool:
     """What the machine decides, and what is collected from records that are compared one by one."""
-    collected = (layout.CONTROL_EVALUATIONS, layout.CONTROL_CONFIGS, layout.TOY_TUNING_W1)
+    collected = (layout.CONTROL_EVALUATIONS, layout.CONTROL_CONFIGS, layout.TOY_TUNING_W1, layout.EXACT_OPTIMA)
     return layout.is_cost(name) or layout.is_picture(name) or name in collected
 
 
@@ -187,7 +188,10 @@ def _finding(ours: Path, published: Path, name: str, cells: Mapping[str, Sequenc
     if layout.is_run(name) or layout.is_evaluation(name):
         return Finding(name, *judge_run(cells.get(_runs_of(name), []), _run_cells_of(cells)))
     runs = {layout.toy_run(*pair): pair for pair in itertools.product(PROCESSES, TOY_METHODS)}
-    group = cells.get(name, cells[layout.TOY_W1])
+    of_exact = layout.is_exact_run(name)
+    group = cells.get(name, cells[layout.EXACT_RESULTS if of_exact else layout.TOY_W1])
+    if of_exact:
+        group = [cell for cell in group if layout.exact_run(cell.where["mdp"], cell.where["method"]) == name]
     if name in runs:
         group = [cell for cell in group if (cell.where["env"], cell.where["method"]) == runs[name]]
     if not group:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pcbf_experiments.campaign.plan import control_names
-from pcbf_experiments.campaign.settings import Settings, toy_pairs
+from pcbf_experiments.campaign.settings import Settings, exact_pairs, toy_pairs
 from pcbf_records import layout
 from pcbf_records.canonical import content_hash, readable_json
 from pcbf_records.commands import Parser, json_object
@@ -29,14 +29,17 @@ FIXED = (
     layout.TOY_LOSS_STD,
     layout.THEORY_CHECKS,
     layout.THEORY_POPULATION,
+    layout.EXACT_RESULTS,
+    layout.EXACT_OPTIMA,
 )
 
 
 def record_names(settings: Settings, sheets: Sheets) -> list[str]:
     """Paths, inside a results folder, of the records a finished scale consists of."""
     toys = [layout.toy_run(*pair) for pair in toy_pairs(settings)]
+    exact = [layout.exact_run(*pair) for pair in exact_pairs(settings)]
     collected = [layout.CONTROL_EVALUATIONS, layout.CONTROL_CONFIGS]
-    return [*toys, *FIXED, *collected, *control_names(settings, sheets)]
+    return [*toys, *exact, *FIXED, *collected, *control_names(settings, sheets)]
 
 
 def build_manifest(results: Path, settings: Settings, sheets: Sheets) -> Manifest:

@@ -61,12 +61,14 @@ def changed_settings(change: str) -> Settings:
 
 def check_names(settings: Settings, sheets: Sheets, source: str) -> None:
     """Raise unless every task and method that the settings name is in the sheets and the run settings fit together."""
-    control = settings["control"]
+    control, exact = settings["control"], settings["exact"]
     named = {
         "control.tasks": ([] if control["tasks"] == PAPER else control["tasks"], sheets.tasks),
         "control.methods": (control["methods"], sheets.methods),
         "control.ablations.tasks": (control["ablations"]["tasks"], sheets.tasks),
         "control.method_settings": ([n for n in control["method_settings"] if n != "default"], sheets.methods),
+        "exact.methods": (exact["methods"], sheets.methods),
+        "exact.method_settings": ([n for n in exact["method_settings"] if n != "default"], sheets.methods),
         "renders": (settings["renders"], sheets.tasks),
     }
     faults = [
@@ -75,7 +77,8 @@ def check_names(settings: Settings, sheets: Sheets, source: str) -> None:
         for name in names
         if name not in known
     ]
-    faults += [f"{source}: control.method_settings.{fault}" for fault in _setting_faults(control)]
+    for section in ("exact", "control"):
+        faults += [f"{source}: {section}.method_settings.{fault}" for fault in _setting_faults(settings[section])]
     run = control["run"]
     faults += [
         f"{source}: control.run.{name} = {run[name]}: must be a multiple of control.run.log_every = {run['log_every']}"
@@ -100,10 +103,10 @@ def _proposal_faults(settings: Settings, sheets: Sheets) -> Iterator[str]:
         yield f'control.keep_snapshots = "none": removes {told}; keep "final" or "all"'
 
 
-def _setting_faults(control: Settings) -> Iterator[str]:
-    """What is wrong with the method settings of a scale: each must be one that its method has, or some method."""
-    for name, settings in control["method_settings"].items():
-        faults = default_faults(settings, control["methods"]) if name == "default" else setting_faults(name, settings)
+def _setting_faults(section: Settings) -> Iterator[str]:
+    """What is wrong with the method settings of a section: each must be one that its method has, or some method."""
+    for name, settings in section["method_settings"].items():
+        faults = default_faults(settings, section["methods"]) if name == "default" else setting_faults(name, settings)
         yield from (f"{name}.{fault}" for fault in faults)
 
 

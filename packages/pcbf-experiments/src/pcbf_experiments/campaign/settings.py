@@ -116,6 +116,25 @@ def toy_work(job: Settings) -> int:
     return len(job["coefficients"]) * (job["num_seeds"] + job["num_tuning_seeds"]) * job["num_steps"]
 
 
+def exact_pairs(settings: Settings) -> list[tuple[str, str]]:
+    """The decision processes and methods whose exact runs a scale has."""
+    exact = settings["exact"]
+    return [(mdp, method) for mdp in exact["mdps"] for method in exact["methods"]]
+
+
+def exact_job(settings: Settings, method: str) -> Settings:
+    """What one job of exact control depends on: how it is trained and judged, settings of all methods and its own."""
+    exact = settings["exact"]
+    shared = {name: value for name, value in exact.items() if name not in ("mdps", "methods", "method_settings")}
+    chosen = exact["method_settings"]
+    return {**shared, "default": chosen["default"], "own": chosen.get(method, {})}
+
+
+def exact_work(job: Settings) -> int:
+    """Gradient steps of a job of exact control over all its seeds."""
+    return job["num_seeds"] * job["num_steps"]
+
+
 class _UniqueKeyLoader(yaml.SafeLoader):
     """YAML without the silent overwriting of a key that stands there twice."""
 

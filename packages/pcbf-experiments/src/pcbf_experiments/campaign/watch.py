@@ -24,7 +24,15 @@ from typing import IO, Any, TextIO
 import yaml
 
 from pcbf_experiments.campaign.plan import Plan, load_plan
-from pcbf_experiments.campaign.settings import SettingsError, toy_job, toy_pairs, toy_work
+from pcbf_experiments.campaign.settings import (
+    SettingsError,
+    exact_job,
+    exact_pairs,
+    exact_work,
+    toy_job,
+    toy_pairs,
+    toy_work,
+)
 from pcbf_records import layout
 from pcbf_records.commands import Parser
 from pcbf_records.progress import Progress, clock, progress_of
@@ -142,6 +150,7 @@ def plan_work(plan: Plan) -> dict[str, float]:
     """Work of every job that trains or evaluates by name, in gradient steps of a toy; what comes before included."""
     settings, before = plan.settings[plan.scale], START_UP_WORK + COMPILE_WORK
     toys = {Job("toy", pair): toy_work(toy_job(settings, *pair)) for pair in toy_pairs(settings)}
+    exact = {Job("exact", pair): exact_work(exact_job(settings, pair[1])) for pair in exact_pairs(settings)}
     control = {
         Job(ABLATION_RULES[stage] if job.change else stage, (job.change, job.task, job.method, job.group)): work
         for job in plan.selected()
@@ -150,7 +159,7 @@ def plan_work(plan: Plan) -> dict[str, float]:
             ("evaluate", EPISODE_STEP_WORK * plan.episodes(job) * plan.episode_limit(job)),
         )
     }
-    return {job.name: before + work for job, work in {**toys, **control}.items()}
+    return {job.name: before + work for job, work in {**toys, **exact, **control}.items()}
 
 
 def overall_fraction(run: RunLog, work: Mapping[str, float], progress: Mapping[str, Progress]) -> float:

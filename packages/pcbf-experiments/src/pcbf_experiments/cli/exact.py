@@ -1,0 +1,81 @@
+"""`pcbf-exact`: train a method on a small decision process and judge it exactly, and gather the records."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pcbf_records.commands import Parser, json_object
+from pcbf_records.errors import RecordError
+from pcbf_records.exact import MDPS, MEAN, collect_exact, load_exact_record, save_exact_record
+from pcbf_records.layout import EXACT_OPTIMA, EXACT_RESULTS, exact_files
+from pcbf_records.progress import ProgressFile
+
+SECTIONS = ("default", "own")
+
+
+def parser() -> argparse.ArgumentParser:
+    made = Parser(
+        prog="pcbf-exact",
+        description="Train a method on a small decision process whose every policy has an exact return law. `run` "
+        "trains all seeds side by side and writes one record; `collect` gathers all records.",
+    )
+    commands = made.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="train, judge and record one method on one process")
+    run.add_argument("mdp", metavar="MDP", help=f"one of {', '.join(MDPS)}")
+    run.add_argument("method", metavar="METHOD", help="a method of config/methods.tsv")
+    run.add_argument(
+        "--settings",
+        type=json_object,
+        default={},
+        metavar="JSON",
+        help="values that differ from the defaults; `default` and `own` hold settings of all methods and of this one",
+    )
+    run.add_argument("--output", type=Path, required=True, metavar="FILE", help="record to write (.npz)")
+    run.add_argument("--progress", type=Path, metavar="FILE", help="keep this file up to date with the step count")
+    gather = commands.add_parser("collect", help=f"write {EXACT_RESULTS} and {EXACT_OPTIMA} of all records")
+    gather.add_argument("--results", type=Path, required=True, metavar="DIR", help="e.g. results/laptop")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parser().parse_args(arguments)
+    try:
+        if options.command == "collect":
+            collect(options.results)
+        else:
+            run(options.mdp, options.method, options.settings, options.output, options.progress)
+    except (ValueError, RecordError) as error:
+        sys.exit(f"pcbf-exact: {error}")
+
+
+def run(mdp: str, method: str, chosen: Mapping[str, Any], output: Path, progress_file: Path | None) -> None:
+    """Train, judge and record one method on one process; `chosen` are the settings that differ from the defaults."""
+    from pcbf_core.config import config_from
+    from pcbf_experiments.exact import ExactSettings, make_record, metadata
+    from pcbf_experiments.plugins import load_plugins
+
+    load_plugins()
+    default, own = (chosen.get(name, {}) for name in SECTIONS)
+    settings = config_from(ExactSettings, {name: value for name, value in chosen.items() if name not in SECTIONS})
+    progress = ProgressFile(progress_file, f"{mdp}/{method}", settings.num_seeds * settings.num_steps)
+    arrays = make_record(mdp, method, settings, default, own, progress)
+    save_exact_record(output, arrays, metadata(mdp, method, settings, default, own))
+
+
+def collect(results: Path) -> None:
+    """Gather the records of a results folder, and find the optima of their processes."""
+    from pcbf_core.mdp import MDPS as PROCESSES
+    from pcbf_experiments.exact import optima
+
+    records = [load_exact_record(path) for path in exact_files(results)]
+    levels = {record.mdp: [float(a) for a in record.cvar_levels if a != MEAN] for record in records}
+    rows = [row for mdp, alphas in levels.items() for row in optima(mdp, tuple(alphas))]
+    collect_exact(results, {mdp: PROCESSES[mdp].start for mdp in levels}, rows)
+
+
+if __name__ == "__main__":
+    main()
