@@ -17,6 +17,7 @@ from pcbf_baselines.quantiles import QuantileCritic, QuantileCriticConfig
 from pcbf_core.agent import PlainAgent
 from pcbf_core.config import Count, NonNegative
 from pcbf_core.learner import LearnerState
+from pcbf_core.policy import clip_action
 from pcbf_core.roles import over_candidates
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
@@ -113,7 +114,7 @@ class CODAC(LawReadout, PlainAgent):
     def policy_actions(
         self, params: Mapping[str, PyTree], observation: Array, shape: tuple[int, ...], key: Array
     ) -> tuple[Array, Array]:
-        """Unclipped actions π₁(s, n) and their log-density as the method estimates it.
+        """Actions π₁(s, n), clipped, and the log-density of the unclipped ones as the method estimates it.
 
         The density is log N(n; 0, I) - ñᵀ (∂π₁/∂n) ñ with one Gaussian probe ñ: an unbiased estimate of
         the trace of the Jacobian, where the change of variables has its log-determinant. The two agree to
@@ -124,7 +125,7 @@ class CODAC(LawReadout, PlainAgent):
         probe = jax.random.normal(probe_key, noise.shape)
         network = self.policy.role.at(params["actor"], observation)
         action, change = jax.jvp(network, (noise,), (probe,))
-        return action, gaussian_log_density(noise) - jnp.sum(probe * change, axis=-1)
+        return clip_action(action), gaussian_log_density(noise) - jnp.sum(probe * change, axis=-1)
 
     def act(self, state: LearnerState, observation: Array, key: Array) -> Array:
         """π₁(s, n) with fresh noise, clipped."""

@@ -53,7 +53,7 @@ METHODS: dict[str, Method] = {
         Method("fql", "FQL", FQLConfig, FQL, visual=True),
         Method("iql", "IQL", IQLConfig, IQL, visual=True),
         Method("iqn", "IQN", IQNConfig, IQN, visual=True),
-        Method("codac", "CODAC", CODACConfig, CODAC, visual=False),
+        Method("codac", "CODAC", CODACConfig, CODAC, visual=False, version=2),
         Method("c51", "C51", C51Config, C51, visual=False),
         Method("bc", "BC", BehaviorCloningConfig, BehaviorCloning, visual=True),
         Method("random", "Random", RandomPolicyConfig, RandomPolicy, visual=True),

@@ -47,7 +47,7 @@ class ExactSettings:
     """How methods are trained and judged on a decision process.
 
     Attributes:
-      num_seeds: learners, seeded 0, 1, …; a seed sees the same batches with every method.
+      num_seeds, first_seed: learners, and the seed of the first; the others follow.
       num_steps, batch_size: gradient steps, and transitions per step.
       data_size, data_seed: transitions that all seeds and methods share, and the seed they are drawn with.
       optimal_share: how often the behaviour takes the best move; else any, see `behaviour_policy`.
@@ -56,6 +56,7 @@ class ExactSettings:
     """
 
     num_seeds: Count = 10
+    first_seed: Annotated[int, Range(at_least=0)] = 0
     num_steps: Count = 2000
     batch_size: Count = 64
     data_size: Count = 100_000
@@ -94,14 +95,18 @@ def train(
             agent, states, data, keys, start, num_steps=chunk, count=count, batch_size=settings.batch_size, across="map"
         )
         if lost := first_divergence(metrics):
-            seed, (step, reason) = next(iter(lost.items()))
-            raise FloatingPointError(f"seed {seed} diverged at step {start + step}: {reason}.")
+            index, (step, reason) = next(iter(lost.items()))
+            raise FloatingPointError(f"seed {seeds(settings)[index]} diverged at step {start + step}: {reason}.")
         report(settings.num_seeds * (start + count))
     return states
 
 
+def seeds(settings: ExactSettings) -> np.ndarray:
+    return settings.first_seed + np.arange(settings.num_seeds)
+
+
 def seed_keys(settings: ExactSettings) -> Array:
-    return jax.vmap(jax.random.key)(jnp.arange(settings.num_seeds))
+    return jax.vmap(jax.random.key)(jnp.asarray(seeds(settings)))
 
 
 # --- policies and laws of what was trained ----------------------------------------------------------------------------
@@ -176,7 +181,7 @@ def make_record(
         if samples is not None:
             w1[:] = [list(map(DiscreteLaw.wasserstein1, *pair)) for pair in zip(laws, samples, strict=True)]
     return {
-        "seeds": np.arange(settings.num_seeds),
+        "seeds": seeds(settings),
         "risk_levels": np.array(list(found)),
         "policies": np.array(policies, np.float32),
         "cvar_levels": np.array(cvar_levels),
