@@ -10,7 +10,7 @@ STAMP := $(VENV)/.setup-done
 PACKAGES := $(addprefix packages/pcbf-,core baselines records experiments analysis)
 SOURCES := packages tests benchmarks
 WORKFLOW := Snakefile rules
-PYTEST := pytest -n $(WORKERS)
+PYTEST := pytest -n $(WORKERS) --dist worksteal
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 

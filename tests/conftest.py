@@ -35,3 +35,8 @@ def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "JAX_COMPILATION_CACHE_DIR": str(base / "compiled"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest test first, so that no worker waits for it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slurm") is None)

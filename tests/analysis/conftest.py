@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -223,16 +224,28 @@ def build_results(
 
 
 @pytest.fixture(scope="session")
-def complete(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """A results folder with every toy job; do not write into it."""
-    return Results(build_results(tmp_path_factory.mktemp("complete")), REPOSITORY)
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`build_results` with a folder for each choice of options, built once; do not write into it."""
+    folders: dict[str, Path] = {}
+
+    def make(**options: Any) -> Path:
+        if repr(options) not in folders:
+            folders[repr(options)] = build_results(tmp_path_factory.mktemp("built"), **options)
+        return folders[repr(options)]
+
+    return make
 
 
 @pytest.fixture(scope="session")
-def partial(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def complete(built: Callable[..., Path]) -> Results:
+    """A results folder with every toy job; do not write into it."""
+    return Results(built(), REPOSITORY)
+
+
+@pytest.fixture(scope="session")
+def partial(built: Callable[..., Path]) -> Results:
     """A results folder with PCBF and its ablation on Solitaire and Bernoulli only; do not write into it."""
-    folder = tmp_path_factory.mktemp("partial")
-    return Results(build_results(folder, processes=PROCESSES[:2], methods=TOY_METHODS[:2]), REPOSITORY)
+    return Results(built(processes=PROCESSES[:2], methods=TOY_METHODS[:2]), REPOSITORY)
 
 
 @pytest.fixture
@@ -242,10 +255,10 @@ def empty(tmp_path: Path) -> Results:
 
 
 @pytest.fixture
-def build(tmp_path: Path) -> Callable[..., Results]:
-    """Builds a results folder of its own for a test that changes records."""
+def build(tmp_path: Path, built: Callable[..., Path]) -> Callable[..., Results]:
+    """Gives a test that changes records a results folder of its own."""
 
     def make(**options: Any) -> Results:
-        return Results(build_results(tmp_path / "results", **options), REPOSITORY)
+        return Results(Path(shutil.copytree(built(**options), tmp_path / "results")), REPOSITORY)
 
     return make

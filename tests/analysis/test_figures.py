@@ -148,6 +148,7 @@ def test_whole_records_leave_no_panel_empty(label: str, whole: Results) -> None:
     assert panels_without_records(draw(label, whole)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("label", "in_partial", "in_empty"),
     [

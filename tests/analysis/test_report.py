@@ -101,6 +101,7 @@ def test_the_page_is_well_formed_accessible_and_alone(build: Callable[..., Resul
     assert "width=device-width" in text
 
 
+@pytest.mark.slow
 def test_every_figure_and_table_comes_with_caption_and_command(complete: Results) -> None:
     text = plain(report.render(complete)).replace("&#39;", "'")
     for artefact in (*artefacts.of_kind("figure").values(), *artefacts.TABLES.values()):
@@ -109,6 +110,7 @@ def test_every_figure_and_table_comes_with_caption_and_command(complete: Results
     assert text.count("Not made yet.") == len(artefacts.of_kind("figure"))  # no picture was drawn in this folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("w1", "verdict", "count"),
     [(0.02, "holds", "6 of 6 hold"), (0.2, "fails", "4 of 6 hold"), (9.0, "fails", "0 of 6 hold")],
@@ -134,6 +136,7 @@ def test_the_verdict_on_theory_follows_the_checks(build: Callable[..., Results])
     assert "holds Every check of the paper’s theory holds: 3 of 3 hold." in plain(report.render(results))
 
 
+@pytest.mark.slow
 def test_settings_without_records_leave_the_verdict_open(partial: Results, empty: Results) -> None:
     bar = report.w1_bar(tables.toy_w1(partial))
     assert (bar.decided, bar.total, len(bar.missing)) == (2, 6, 4)
@@ -147,6 +150,7 @@ def test_settings_without_records_leave_the_verdict_open(partial: Results, empty
     assert "No manifest.json in this folder yet." in nothing
 
 
+@pytest.mark.slow
 def test_provenance_shows_the_manifest_and_the_runs(complete: Results) -> None:
     text = plain(report.render(complete))
     assert "code › commit c0ffee" in text
@@ -163,6 +167,7 @@ def test_text_from_records_is_escaped(build: Callable[..., Results]) -> None:
     assert "&lt;script&gt;alert(1)" in text
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_same_page_again(
     build: Callable[..., Results], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -188,6 +193,7 @@ def test_cells_sort_by_value_and_missing_ones_last() -> None:
     assert report.cell_view("PCBF", "PCBF", words)["key"] == "PCBF"
 
 
+@pytest.mark.slow
 def test_claims_stand_on_the_page_with_counts_and_evidence(complete: Results) -> None:
     text, findings = report.render(complete), claims.decide(complete)
     page = plain(text)

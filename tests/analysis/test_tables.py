@@ -101,6 +101,7 @@ def test_every_table_works_without_records(label: str, empty: Results) -> None:
     assert all(("no records yet" in texts[name]) != has_rows or label == "cost" for name in ("tex", "md"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", list(artefacts.TABLES))
 def test_latex_rows_match_their_columns(label: str, complete: Results) -> None:
     tex = rendered(label, complete)["tex"]

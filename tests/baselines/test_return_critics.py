@@ -57,6 +57,7 @@ def test_sorting_a_mixture_lowers_the_targets_variance_with_the_groups_size():
     assert losses[0] > 1.2 * losses[1] > 1.2 * losses[2]
 
 
+@pytest.mark.slow
 def test_with_one_successor_sorting_is_sharing_the_noise():
     """R + γψ(x) increases in x: in a group whose rewards are equal, sorted pairs are those of one noise."""
     batch = Bernoulli().sample(KEY, 64)

@@ -40,6 +40,7 @@ def test_without_dcfm_the_loss_is_pcbf_at_zero_control_weight():
     assert float(vf) == pytest.approx(float(pcbf), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_two_terms_add_up_with_their_weights():
     critic = value_flows(bcfm_weight=2.0, dcfm_weight=0.5)
     total, metrics = loss(critic, critic.init(jax.random.key(0)))
@@ -47,6 +48,7 @@ def test_the_two_terms_add_up_with_their_weights():
     assert float(metrics["dcfm_loss"]) > 0
 
 
+@pytest.mark.slow
 def test_dcfm_term_from_its_definition():
     """|v(t, r + γ̃ Ẑ_t | s) - mean_e v⁻_e(t, Ẑ_t | s')|² with Ẑ_t the mean partial flow, per member."""
     critic = value_flows()
@@ -67,6 +69,7 @@ def test_dcfm_term_from_its_definition():
     assert float(metrics["dcfm_loss"]) == pytest.approx(float(expected), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_both_members_are_trained_and_targets_are_not():
     critic = value_flows()
     state = critic.init(jax.random.key(0))

@@ -116,6 +116,7 @@ def state():
     return CRITIC.init(jax.random.key(3))
 
 
+@pytest.mark.slow
 def test_quantiles_come_in_the_order_they_are_asked_for(state):
     up, down = (np.asarray(CRITIC.quantiles(state, *PLACE, levels)) for levels in ([0.1, 0.5, 0.9], [0.9, 0.5, 0.1]))
     np.testing.assert_array_equal(up, down[:, ::-1])

@@ -63,6 +63,7 @@ def test_every_online_parameter_of_both_members_gets_a_gradient_and_targets_get_
     assert all(float(jnp.abs(leaf).max()) == 0 for leaf in jax.tree.leaves(target))
 
 
+@pytest.mark.slow
 def test_the_second_member_affects_scores():
     critic = PCBFCritic(SMALL, SPEC)
     state = critic.init(jax.random.key(0))
@@ -73,6 +74,7 @@ def test_the_second_member_affects_scores():
     assert float(jnp.abs(score - other).min()) > 0
 
 
+@pytest.mark.slow
 def test_the_target_network_follows_the_parameters_after_the_step():
     critic = PCBFCritic(PCBFCriticConfig(hidden_sizes=(16,), polyak_rate=0.25), SPEC)
     old = critic.init(jax.random.key(0))
@@ -87,6 +89,7 @@ def test_the_target_network_follows_the_parameters_after_the_step():
     )
 
 
+@pytest.mark.slow
 def test_terminal_batches_do_not_look_at_the_successor():
     critic = PCBFCritic(SMALL, SPEC)
     ended = batch(terminal=1.0)
@@ -110,6 +113,7 @@ def test_control_weight_may_be_a_number_the_closed_form_or_a_function():
     np.testing.assert_allclose(independent.control_weight(time, {}), [0.9, 0.45, 0.0], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_function_and_a_number_train_alike():
     states = []
     for weight in (0.3, lambda t: 0.3):
@@ -130,6 +134,7 @@ def test_shared_and_independent_noise_differ_only_beyond_terminals():
     assert losses[0.0, True] != losses[0.0, False]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stratified", [False, True])
 def test_noises_and_times_have_their_laws(stratified: bool):
     draw = jax.vmap(lambda key: noise_and_times(key, 64, 4, stratified=stratified))

@@ -92,6 +92,7 @@ def test_the_polygon_goes_through_the_nodes_and_is_straight_between():
     np.testing.assert_allclose(between, (nodes[1:] + nodes[:-1]) / 2, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_points_on_the_polygon_err_by_the_square_of_the_step():
     """So v⁻(t, Ẑ_t) is the velocity of the path up to second order, as the midpoint solver's own end is."""
 

@@ -33,6 +33,7 @@ def begun(one: PCBF, keys: jax.Array, params: Any = None) -> Any:
     return jax.vmap(one.with_proposal)(init_many(one, keys), jax.vmap(cloned)(keys) if params is None else params)
 
 
+@pytest.mark.slow
 def test_the_critic_is_trained_and_the_proposal_stays():
     one, joint = agent(), agent(proposal_training="joint")
     state = one.with_proposal(jax.jit(one.init)(KEY), cloned())
@@ -60,6 +61,7 @@ def test_with_the_same_proposal_the_critic_learns_as_beside_a_joint_one():
     )
 
 
+@pytest.mark.slow
 def test_a_missing_or_foreign_proposal_is_named_with_its_remedy():
     one, state = agent(), jax.jit(agent().init)(KEY)
     for use in (
@@ -77,6 +79,7 @@ def test_a_missing_or_foreign_proposal_is_named_with_its_remedy():
         agent(proposal_training="frosen")
 
 
+@pytest.mark.slow
 def test_candidates_drawn_in_blocks_are_those_of_one_call():
     one, observation = agent(), DATA.transitions.next_observation
     whole = jax.jit(one.proposal.candidates)(cloned(), observation, KEY)
@@ -85,6 +88,7 @@ def test_candidates_drawn_in_blocks_are_those_of_one_call():
         np.testing.assert_allclose(drawn, whole, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_targets_choose_among_the_candidates_that_the_batch_has():
     one = agent(num_candidates=5)
     state = one.with_proposal(jax.jit(one.init)(KEY), cloned())
@@ -136,6 +140,7 @@ def test_every_learner_has_its_own_table_and_chunks_of_any_size_give_the_same_ru
         jax.tree.map(lambda a, b, i=index: np.testing.assert_allclose(a[i], b[0], atol=1e-5), whole, alone)
 
 
+@pytest.mark.slow
 def test_candidates_that_do_not_stand_beside_the_data_are_refused():
     one, keys = agent(), jax.random.split(KEY, 2)
     states, sizes = begun(one, keys), {"num_steps": 1, "batch_size": 4}

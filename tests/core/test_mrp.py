@@ -140,6 +140,7 @@ def test_truncated_law_states_its_error():
     assert 0 < shift <= error + 1e-3
 
 
+@pytest.mark.slow
 def test_batches_are_well_formed_and_repeatable():
     for process in MRPS.values():
         batch = process.sample(jax.random.key(0), 512)
@@ -151,6 +152,7 @@ def test_batches_are_well_formed_and_repeatable():
         np.testing.assert_array_equal(ended, np.asarray(batch.terminal, bool))
 
 
+@pytest.mark.slow
 def test_absorbing_share_of_a_batch():
     chain = MonteCarloChain()
     batch = chain.sample(jax.random.key(1), 4000, absorbing_fraction=0.25)

@@ -38,6 +38,7 @@ def test_hoisted_first_layer_equals_the_plain_mlp():
     np.testing.assert_allclose(velocity, plain.apply({"params": same}, inputs)[:, 0], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_hidden_layers_follow_the_paper():
     """4×512 GELU with LayerNorm after the activation; bias zero and Glorot-uniform kernels at the start."""
     net = MLP((512,) * 4, 1)
@@ -69,6 +70,7 @@ def test_members_differ_and_see_their_own_points():
     assert float(jnp.abs(moved[1] - same_points[1]).min()) > 0
 
 
+@pytest.mark.slow
 def test_flow_time_broadcasts_against_points():
     field = VelocityField(context_dim=2, hidden_sizes=(8, 8))
     observation, action = jnp.ones((3, 1)), jnp.ones((3, 1))

@@ -57,6 +57,7 @@ def test_next_action_by_each_rule():
     np.testing.assert_array_equal(chosen, candidates[jnp.arange(8), score.argmax(axis=1)])
 
 
+@pytest.mark.slow
 def test_missing_fields_are_named():
     state, x = fresh(), batch()
     with pytest.raises(ValueError, match=r"Transition.next_action.*rejection"):
@@ -196,6 +197,7 @@ def test_blended_pair_contains_the_papers():
     np.testing.assert_allclose(pair, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["linear", "blended"])
 @pytest.mark.parametrize("scale", ["paper", "inside_discount"])
 def test_all_forms_agree_without_control_variate(path: str, scale: str):

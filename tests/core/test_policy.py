@@ -46,6 +46,7 @@ def test_conditioned_mlp_is_the_plain_mlp():
     np.testing.assert_allclose(hoisted, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_members_of_a_role_share_the_encoder_and_nothing_else():
     role = make_role(PIXELS, ProposalConfig(**TINY), input_dim=2, output_dim=1, members=2)
     params = jax.jit(lambda key: role.init(key, PIXELS))(KEY)

@@ -275,6 +275,7 @@ def test_residual_of_a_terminal_transition_ignores_the_successor() -> None:
     np.testing.assert_allclose(values, 0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_residual_is_first_order_in_the_step() -> None:
     ends = [float(residual(curved_current, curved_successor, steps)[-1]) for steps in (8, 16, 32)]
     for coarse, fine in pairwise(ends):

@@ -69,6 +69,7 @@ def test_seeds_side_by_side_equal_single_runs(across: str):
         np.testing.assert_allclose(losses[index], single[0], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes():
     first, second = trained(KEYS)[0], trained(KEYS)[0]
     assert jax.tree.all(

@@ -174,6 +174,7 @@ ANYTHING = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(method=st.sampled_from(sorted(METHODS)), choice=st.data())
 def test_what_the_schema_allows_the_config_takes_and_nothing_else(method, choice):

@@ -40,6 +40,7 @@ def test_seeds_belong_to_task_and_episode():
     assert episode_seed("a", 3) == episode_seed("a", 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_number_of_processes_changes_nothing(num_workers):
     alone = play_with(POINT, (2,), 2, 0)
@@ -143,6 +144,7 @@ def test_scores():
     assert suite_of(DOOR).score(DOOR, 2880.5693087298737, 0.0) == pytest.approx(100)
 
 
+@pytest.mark.slow
 def test_success_timing_reaches_the_simulator():
     for timing in ("pre", "post"):
         spec = suite_of(CUBE).simulator(CUBE, success_timing=timing)

@@ -49,6 +49,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_what_plans_watches_or_parses_imports_no_jax() -> None:
     assert len(LIGHT) > 25 and "pcbf_experiments.cli.train" in LIGHT and "pcbf_records.toy" in LIGHT
     run(WITHOUT_JAX, *LIGHT)

@@ -134,6 +134,7 @@ def test_the_score_is_the_mean_of_the_final_evaluations(files: JobFiles) -> None
     assert judged.config_hash == run_record.config_hash and judged.versions["jax"] == jax.__version__
 
 
+@pytest.mark.slow
 def test_by_hand_and_as_a_stage_are_the_same_evaluation(tmp_path: Path, plays: list[str]) -> None:
     """`pcbf-train` judges as it goes; `pcbf-evaluate` then has nothing to play, and from scratch plays the same."""
     out = ["--out", str(tmp_path)]
@@ -377,6 +378,7 @@ def test_a_snapshot_of_another_run_is_refused(files: JobFiles) -> None:
         judge(files)
 
 
+@pytest.mark.slow
 def test_a_missing_final_snapshot_is_named_with_its_remedy(files: JobFiles, capsys: pytest.CaptureFixture[str]) -> None:
     files.snapshot(1, 40).unlink()
     message = told(files, capsys)

@@ -48,6 +48,7 @@ def first_line(job: subprocess.Popen[str]) -> str:
     return job.stdout.readline().strip()
 
 
+@pytest.mark.slow
 def test_more_jobs_than_gpus_never_share_one(start):
     jobs = [start("sh", "-c", HOLD) for _ in range(12)]
     logs = [job.communicate(timeout=PATIENCE)[1] for job in jobs]

@@ -101,6 +101,7 @@ def test_all_methods_of_a_seed_have_the_bytes_of_one_proposal(proposals, tmp_pat
     assert records[0].config["proposal"] == content_hash(load_snapshot(proposals[0]).config)
 
 
+@pytest.mark.slow
 def test_snapshots_and_checkpoints_act_without_the_file_of_the_proposal(finished):
     files = files_of(finished, "pcbf")
     for agent in load_agents(files.checkpoint):

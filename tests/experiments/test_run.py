@@ -216,6 +216,7 @@ def test_learners_of_pcbf_do_not_depend_on_the_group(tmp_path):
     assert files[0].snapshot(0, 10).read_bytes() != files[0].snapshot(1, 10).read_bytes()
 
 
+@pytest.mark.slow
 def test_only_the_missing_seeds_of_a_group_are_trained(tmp_path, finished):
     shutil.copytree(finished, tmp_path / "results")
     steps = []

@@ -147,6 +147,7 @@ def test_a_check_draws_the_same_whichever_others_are_run(monkeypatch: pytest.Mon
     assert all(row == together[row.id] for row in alone)
 
 
+@pytest.mark.slow
 def test_record_has_the_agreed_form(record: list[dict[str, str]]) -> None:
     assert tuple(record[0]) == CHECK_COLUMNS
     ids = [row["id"] for row in record]
@@ -158,10 +159,12 @@ def test_record_has_the_agreed_form(record: list[dict[str, str]]) -> None:
         assert row["statement"]
 
 
+@pytest.mark.slow
 def test_every_statement_holds_but_the_known_ones(record: list[dict[str, str]]) -> None:
     assert {row["id"] for row in record if row["holds"] == "false"} == KNOWN_TO_FAIL
 
 
+@pytest.mark.slow
 def test_every_theme_of_the_theory_is_checked(record: list[dict[str, str]]) -> None:
     labels = {row["label"] for row in record}
     assert labels >= {
@@ -182,6 +185,7 @@ def test_every_theme_of_the_theory_is_checked(record: list[dict[str, str]]) -> N
     }
 
 
+@pytest.mark.slow
 def test_implemented_coupling_has_the_variance_derived_by_hand(record: list[dict[str, str]]) -> None:
     # X' = μ + σX_0: C = σ(tσ - (1-t))/D · X_0, so Var(u) = (γσ - 1 + λ* σ(tσ - (1-t))/D)².
     time, discount, std = 0.7, 0.9, 1.5
@@ -198,6 +202,7 @@ def test_residual_rows_average_over_seeds_and_leave_out_the_source(tmp_path: Pat
     assert [row.measured for row in rows] == pytest.approx([-0.5] * 4)
 
 
+@pytest.mark.slow
 def test_a_failing_residual_is_recorded_and_the_command_succeeds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,9 +5,9 @@ different numbers of seeds, and a task without any is left out by the caller.
 
 One rule of intervals: Student's over seeds, whose scores are means over their episodes, and for a difference of two
 methods Student's over the differences seed by seed, since methods share data, proposals and starts of episodes. Welch's
-is for the paper's numbers, which have no seeds to pair with. Interquartile means, probabilities and profiles have no such
-formula: there seeds are drawn anew within each task (`scipy.stats.bootstrap`), and below five seeds nothing is said.
-Every random draw starts from an explicit seed.
+is for the paper's numbers, which have no seeds to pair with. Interquartile means, probabilities and profiles have no
+such formula: there seeds are drawn anew within each task (`scipy.stats.bootstrap`), and below five seeds nothing is
+said. Every random draw starts from an explicit seed.
 """
 
 from __future__ import annotations
