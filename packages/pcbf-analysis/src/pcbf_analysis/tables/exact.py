@@ -11,6 +11,7 @@ import numpy as np
 from pcbf_analysis import statistics, theme
 from pcbf_analysis.results import Results
 from pcbf_analysis.tables.form import Column, Table
+from pcbf_analysis.tables.scores import paired_differences
 from pcbf_records.exact import MDPS, MEAN, measure_name
 from pcbf_records.layout import EXACT_OPTIMA, EXACT_RESULTS
 from pcbf_records.toy import Floats
@@ -56,11 +57,6 @@ def with_interval(values: Floats) -> tuple[float, float, float]:
         return math.nan, math.nan, math.nan
     low, high = statistics.student_interval(values)
     return float(values.mean()), low, high
-
-
-def differences(first: dict[int, float], second: dict[int, float]) -> Floats:
-    """first - second of every seed that both have."""
-    return np.array([first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())])
 
 
 # --- one row per method ---------------------------------------------------------------------------------------------
@@ -114,7 +110,7 @@ def _control_row(results: Results, mdp: str, method: str) -> tuple[Any, ...]:
     tail, risky = (by_seed(results, mdp, method, level, measure_name(TAIL)) for level in (MEAN, TAIL))
     regret = optimum(results, mdp, MEAN, "mean") - np.array(list(mean.values()))
     parts = with_interval(regret), with_interval(np.array(list(w1.values())))
-    low, high = (cell for part in parts for cell in part), with_interval(differences(risky, tail))
+    low, high = (cell for part in parts for cell in part), with_interval(paired_differences(risky, tail))
     return mdp, method, len(mean), *low, float(np.mean(list(tail.values()))) if tail else math.nan, *high
 
 
@@ -164,7 +160,7 @@ def _best_at(results: Results, mdp: str, level: float, policy: str) -> tuple[Any
 def _risk_row(results: Results, mdp: str, level: float, method: str) -> tuple[Any, ...]:
     name = measure_name(level)
     mean, tail = (by_seed(results, mdp, method, level, measure) for measure in ("mean", name))
-    gain = differences(tail, by_seed(results, mdp, method, MEAN, name))
+    gain = paired_differences(tail, by_seed(results, mdp, method, MEAN, name))
     cells = [cell for values in (mean, tail) for cell in with_interval(np.array(list(values.values())))]
     return mdp, level, method, len(mean), *cells, *with_interval(gain)
 
@@ -200,7 +196,7 @@ def _paired_rows(results: Results) -> Iterator[tuple[Any, ...]]:
         for measure, level, sign in MEASURES:
             ours = by_seed(results, mdp, OURS, level, measure)
             for method in methods_of(results, mdp):
-                found = differences(ours, by_seed(results, mdp, method, level, measure))
+                found = paired_differences(ours, by_seed(results, mdp, method, level, measure))
                 if method == OURS or not len(found):
                     continue
                 mean, low, high = with_interval(found)
