@@ -14,22 +14,23 @@ from pcbf_records import layout
 from .run_fixtures import REPOSITORY as ROOT
 
 PUBLISHED = ROOT / layout.published_folder("laptop")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README, DETAILS = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/results.md"))
 CONTESTANTS = ("pcbf_flow", "pcbf", "value_flows", "flow_iqn", "iqn", "c51")
-ROWS = re.findall(
+CONTEST_ROW = re.compile(
     rf"^\| ({'|'.join(style.label for style in PROCESSES.values())})" + r" \| (\*{0,2}[\d.]+\*{0,2})" * 6 + r" \|$",
-    README,
     flags=re.MULTILINE,
 )
 
 
-def test_the_contest_is_shown_whole_and_as_it_is():
+@pytest.mark.parametrize("text", [README, DETAILS], ids=["README", "results"])
+def test_the_contest_is_shown_whole_and_as_it_is(text):
     """W1 in units of the law's std; bold is what is nearer to the law than every other, by paired intervals."""
     table = pd.read_csv(PUBLISHED / layout.table("toy_contest", "csv")).set_index(["env", "method"])["w1"]
     paired = pd.read_csv(PUBLISHED / layout.table("toy_paired", "csv"))
     labels = {style.label: name for name, style in PROCESSES.items()}
-    assert [labels[row[0]] for row in ROWS] == list(PROCESSES)
-    for label, *numbers in ROWS:
+    rows = CONTEST_ROW.findall(text)
+    assert [labels[row[0]] for row in rows] == list(PROCESSES)
+    for label, *numbers in rows:
         process = labels[label]
         expected = [table[process, method] for method in CONTESTANTS]
         assert [float(number.strip("*")) for number in numbers] == pytest.approx(expected, abs=5.1e-4)
@@ -62,15 +63,20 @@ def test_independent_noise_has_so_many_times_the_variance():
     )
 
 
+def test_a_visitor_reads_no_more_than_650_words():
+    prose = re.sub(r"^\|.*$|```.*?```", "", README, flags=re.MULTILINE | re.DOTALL)
+    assert len(prose.split()) <= 650
+
+
 def test_theory_count():
     checks = pd.read_csv(PUBLISHED / layout.THEORY_CHECKS)
     words = f"{int(checks['holds'].sum())} of {len(checks)} theory checks hold"
-    assert words in README.replace("\n", " ")
+    assert words in DETAILS.replace("\n", " ")
 
 
 CONTROL_ROWS = re.findall(
     r"^\| ([A-Za-z0-9 ]+) \| ([\d.]+) \| (?:([-+][\d.]+) \(([-\d.]+) to ([-\d.]+)\))? ?\| ?(yes|no|) ?\|$",
-    README,
+    DETAILS,
     flags=re.MULTILINE,
 )
 
@@ -96,7 +102,7 @@ def test_verdict_counts():
         f"{len(verdicts)} claims of the paper: {holds} hold, {fails} fail, "
         f"{undecided} are undecided at this scale, {needs_paper} need the paper's"
     )
-    assert words in " ".join(README.split())
+    assert words in " ".join(DETAILS.split())
 
 
 def test_effect_of_reused_actions():

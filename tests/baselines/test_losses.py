@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pcbf_baselines import losses
+from pcbf_baselines import losses, make_agent
 from pcbf_baselines.c51 import tail_masses
 from pcbf_baselines.value_flows import ValueFlowsCritic, ValueFlowsCriticConfig, with_tangent
 from pcbf_core import PCBFCritic, PCBFCriticConfig
@@ -52,6 +52,21 @@ def test_conservative_penalty():
     # two actions of density ½ and value log 3, log 5: log(3/½ + 5/½) - 1 = log 16 - 1
     value = losses.conservative_penalty(jnp.log(jnp.array([3.0, 5.0])), jnp.log(jnp.array([0.5, 0.5])), jnp.array(1.0))
     assert float(value) == pytest.approx(np.log(16) - 1, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_codacs_penalty_sees_actions_in_the_box_with_the_density_of_unclipped_ones():
+    spec = SPECS["state"]
+    agent = make_agent("codac", spec, {"hidden_sizes": (8,), "actor_hidden_sizes": (8,)})
+    params = jax.tree.map(lambda leaf: 30 * leaf, agent.init_params(jax.random.key(0)))
+    observation, key = random_batch(spec).observation[:, None], jax.random.key(1)
+    action, density = agent.policy_actions(params, observation, (4, 64), key)
+    assert float(jnp.mean(jnp.abs(action) == 1)) > 0.5  # cut off
+    assert float(jnp.abs(action).max()) == 1
+    noise, probe = (jax.random.normal(k, action.shape) for k in jax.random.split(key))
+    _, change = jax.jvp(lambda n: agent.policy.raw_action(params, observation, n), (noise,), (probe,))
+    expected = losses.gaussian_log_density(noise) - (probe * change).sum(axis=-1)
+    np.testing.assert_allclose(density, expected, rtol=1e-4)
 
 
 def test_bcfm_pair():
