@@ -15,6 +15,7 @@ from .run_fixtures import REPOSITORY as ROOT
 
 PUBLISHED = ROOT / layout.published_folder("laptop")
 README, DETAILS = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/results.md"))
+EXACT_COLUMNS = ("regret", "w1", "gain")
 CONTESTANTS = ("pcbf_flow", "pcbf", "value_flows", "flow_iqn", "iqn", "c51")
 CONTEST_ROW = re.compile(
     rf"^\| ({'|'.join(style.label for style in PROCESSES.values())})" + r" \| (\*{0,2}[\d.]+\*{0,2})" * 6 + r" \|$",
@@ -61,6 +62,22 @@ def test_independent_noise_has_so_many_times_the_variance():
     assert f"independent noise has {min(ratios):.1f} to {max(ratios):.1f} times the variance" in " ".join(
         README.split()
     )
+
+
+def test_exact_control_is_shown_whole_and_as_it_is():
+    table = pd.read_csv(PUBLISHED / layout.table("exact_control", "csv"))
+    labels = {name: style.label for name, style in METHODS.items()} | {"optimum": "the optimum"}
+    places = [(mdp, labels.get(method, method)) for mdp, method in zip(table["mdp"], table["method"], strict=True)]
+    cells = dict(zip(places, table.to_dict("records"), strict=True))
+    rows = re.findall(r"^\| ([^|]+)" + r" \| ([\d.]+|–)" * 6 + r" \|$", DETAILS.split("exact control")[1], re.MULTILINE)
+    assert {(mdp, label) for label, *_ in rows for mdp in ("cliff", "gamble")} == set(cells)
+    for label, *numbers in rows:
+        shown = [float(number.replace("–", "nan")) for number in numbers]
+        expected = [float(cells[mdp, label][name]) for mdp in ("cliff", "gamble") for name in EXACT_COLUMNS]
+        assert shown == pytest.approx(expected, abs=5.1e-4, nan_ok=True)
+    best, ours = cells["cliff", "the optimum"]["gain"], cells["cliff", labels["pcbf_flow"]]
+    gain = "{gain:.2f} ({gain_low:.2f} to {gain_high:.2f})".format_map(ours)
+    assert f"gains {gain} of the {best:.2f} in CVaR" in " ".join(README.split())
 
 
 def test_a_visitor_reads_no_more_than_650_words():
