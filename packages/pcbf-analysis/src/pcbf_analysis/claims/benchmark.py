@@ -72,7 +72,7 @@ def domain_comparison(
     rivals = [other] if other else [str(name) for name in dict.fromkeys(printed["method"]) if name != method]
     scores = {task: comparable_scores(results, task) for task in tasks}
     wanted = [(name, task) for name in (method, *rivals) for task in tasks]
-    enough = int(printed["num_seeds"].to_numpy().max())
+    enough = max(int(count) for count in printed["num_seeds"])
     present = sum(len(scores[task].get(name, ())) >= enough for name, task in wanted)
     if present < len(wanted):
         return needs_paper(f"{present} of {len(wanted)} cells (method × task) have {enough} seeds on official data")
