@@ -94,7 +94,6 @@ lint: $(STAMP)
 	ruff check $(SOURCES)
 	ruff format --check $(SOURCES)
 	snakefmt --check $(WORKFLOW)
-	snakemake --lint
 
 format: $(STAMP) ## put all code into the one format
 	ruff check --fix $(SOURCES)

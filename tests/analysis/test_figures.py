@@ -143,6 +143,7 @@ def test_the_registry_names_the_records_each_figure_reads(whole: Results) -> Non
         assert len(artefact.caption) > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", LABELS)
 def test_whole_records_leave_no_panel_empty(label: str, whole: Results) -> None:
     assert panels_without_records(draw(label, whole)) == 0
@@ -190,6 +191,7 @@ def test_the_star_marks_the_chosen_coefficient_and_the_dotted_line_the_paper(com
     np.testing.assert_allclose(np.asarray(dotted.get_ydata())[0], (0.334 + 0.586 + 0.539 + 0.352) / 4)
 
 
+@pytest.mark.slow
 def test_relative_loss_deviation_starts_at_one(complete: Results) -> None:
     relative = draw("var-reduction", complete).axes[0]
     curves = [np.asarray(line.get_ydata()) for line in relative.lines if line.get_marker() in ("o", "s", "^")]

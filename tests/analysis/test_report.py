@@ -76,6 +76,7 @@ def set_pcbf_w1(results: Results, value: float) -> None:
     frame.to_csv(path, index=False)
 
 
+@pytest.mark.slow
 def test_the_page_is_well_formed_accessible_and_alone(build: Callable[..., Results]) -> None:
     results = build(processes=["bernoulli"], num_levels=20)
     write_pictures(results)
@@ -126,6 +127,7 @@ def test_the_verdict_on_w1_follows_the_numbers(
     assert ("Solitaire Dice: 0.200, paper 0.116" in text) == (w1 == 0.2)
 
 
+@pytest.mark.slow
 def test_the_verdict_on_theory_follows_the_checks(build: Callable[..., Results]) -> None:
     results = build(processes=[])
     text = plain(report.render(results))
@@ -158,6 +160,7 @@ def test_provenance_shows_the_manifest_and_the_runs(complete: Results) -> None:
     assert "num_steps" in text
 
 
+@pytest.mark.slow
 def test_text_from_records_is_escaped(build: Callable[..., Results]) -> None:
     results = build(processes=[])
     path = results.root / layout.THEORY_CHECKS
@@ -204,6 +207,7 @@ def test_claims_stand_on_the_page_with_counts_and_evidence(complete: Results) ->
     assert all(f'id="claim-{finding.claim.id}"' in text for finding in findings)
 
 
+@pytest.mark.slow
 def test_every_run_can_be_looked_at(build: Callable[..., Results]) -> None:
     results = build(processes=[])
     record = write_run(results.root, CUBE, "pcbf", 0, [[0, 100], [100, 100]], num_final=2, source="local")

@@ -154,6 +154,7 @@ def test_text_becomes_latex(text: str, latex: str) -> None:
     assert tex_escape(text) == latex
 
 
+@pytest.mark.slow
 def test_the_command_writes_all_tables_and_the_same_bytes_again(
     build: Callable[..., Results], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,6 +35,7 @@ def test_sorting_keeps_each_groups_values():
     np.testing.assert_array_equal(sorted_in_groups(values, 3)[:, 0], [1, 2, 3, 7, 8, 9])
 
 
+@pytest.mark.slow
 def test_groups_of_a_process_start_in_one_state():
     batch = Crossroads().sample(KEY, 48, absorbing_fraction=0.3, group_size=8)
     assert (batch.observation.reshape(6, 8) == batch.observation[::8, None]).all()
@@ -43,6 +44,7 @@ def test_groups_of_a_process_start_in_one_state():
         Crossroads().sample(KEY, 10, group_size=4)
 
 
+@pytest.mark.slow
 def test_noises_of_a_group_are_even_and_increase():
     noise = sorted_critic(8).group_noise(KEY, 32)[:, 0].reshape(4, 8)
     levels = jax.scipy.special.ndtr(noise)
@@ -70,6 +72,7 @@ def test_with_one_successor_sorting_is_sharing_the_noise():
     np.testing.assert_array_equal(sorted_in_groups(bellman, 64), bellman)
 
 
+@pytest.mark.slow
 def test_a_batch_without_whole_groups_is_refused():
     with pytest.raises(ValueError, match="no groups of `group_size=8`"):
         target_loss(sorted_critic(8), Bernoulli().sample(KEY, 12))

@@ -80,6 +80,7 @@ def test_both_members_are_trained_and_targets_are_not():
     assert all(float(jnp.abs(leaf).max()) == 0 for leaf in jax.tree.leaves(target))
 
 
+@pytest.mark.slow
 def test_partial_flow_of_a_member_ends_at_its_own_time():
     critic = value_flows()
     params = critic.init(jax.random.key(0)).params["critic"]

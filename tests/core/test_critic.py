@@ -279,6 +279,7 @@ def test_readme_example_runs_and_tells_the_truth(name: str, num_lines: int, caps
     assert bold == pytest.approx(-3.16, abs=0.6)
 
 
+@pytest.mark.slow
 def test_dataset_draws_only_its_own_rows():
     transitions = batch(8).replace(reward=jnp.arange(8.0))
     drawn = Dataset(transitions).sample(jax.random.key(0), 500)

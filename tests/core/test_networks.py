@@ -88,6 +88,7 @@ def test_one_discrete_state_is_enough():
     assert embedding.apply(params, jnp.zeros((5,), int)).shape == (5, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_rows", [1, 2, 5])
 def test_blocks_give_every_row_what_it_had(num_rows, monkeypatch):
     """Also where blocks do not divide the rows, and for arrays that lack axes of the others."""

@@ -54,6 +54,7 @@ def test_velocity_target_by_hand(maybe_jit):
     assert target == pytest.approx(3.6)
 
 
+@pytest.mark.slow
 def test_both_forms_of_the_current_path_agree():
     x = sample()
     np.testing.assert_allclose(current_point(**x), current_point_from_successor(**x), atol=1e-5)

@@ -83,6 +83,7 @@ def test_done_source():
     assert loss(ended.replace(trajectory_end=x.terminal), done_source="terminals") == loss(x)
 
 
+@pytest.mark.slow
 def test_scores_are_means_of_the_critics_returns_under_noise_common_to_candidates():
     one, x = agent(score="mean", score_noise="shared", num_return_samples=3), batch(4)
     state = fresh()
@@ -99,6 +100,7 @@ def test_scores_are_means_of_the_critics_returns_under_noise_common_to_candidate
     assert float(jnp.abs(alone[:, 0] - alone[:, 1]).min()) > 0
 
 
+@pytest.mark.slow
 def test_one_step_score_is_noise_plus_velocity():
     one, x = agent(score="one_step", score_noise="shared", num_return_samples=1), batch(4)
     state = fresh()
@@ -121,6 +123,7 @@ def test_few_even_noises_score_as_many_random_ones_do():
     assert float(jnp.abs(score - many).max()) < 0.1 < float(jnp.abs(few - many).max())
 
 
+@pytest.mark.slow
 def test_tail_scores_are_ordered():
     state, x = fresh(), batch(4)
     where = (state, x.observation[:, None], x.action[:, None], KEY)

@@ -247,12 +247,14 @@ def residual(
     )
 
 
+@pytest.mark.slow
 def test_residual_vanishes_on_straight_paths() -> None:
     values = residual(straight_current, straight_successor, 8)
     assert values.shape == (9,)
     np.testing.assert_allclose(values, 0, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_residual_by_hand_for_resting_fields() -> None:
     # Both fields zero: |x - (tR + γx + (1-t)(1-γ)x)| = t|(1-γ)x - R|, here |0.2·3 - 1| t = 0.4 t.
     still = lambda time, point: jnp.zeros_like(point)  # noqa: E731
@@ -282,6 +284,7 @@ def test_residual_is_first_order_in_the_step() -> None:
         assert coarse / fine == pytest.approx(2, rel=0.15)
 
 
+@pytest.mark.slow
 def test_independent_noise_leaves_a_residual_at_the_source() -> None:
     # |X_0 - (γX_0' + (1-γ)X_0)| = γ|X_0 - X_0'|; shared noise leaves none.
     noise, other = jax.random.normal(jax.random.key(0), (512,)), jax.random.normal(jax.random.key(1), (512,))
@@ -292,6 +295,7 @@ def test_independent_noise_leaves_a_residual_at_the_source() -> None:
     np.testing.assert_array_equal(residual(straight_current, straight_successor, 4, successor_noise=noise), shared)
 
 
+@pytest.mark.slow
 def test_residual_jit_equals_no_jit() -> None:
     compiled = jax.jit(residual, static_argnums=(0, 1, 2))
     np.testing.assert_allclose(

@@ -77,6 +77,7 @@ def test_the_same_seed_gives_the_same_bytes():
     )
 
 
+@pytest.mark.slow
 def test_different_seeds_differ():
     _, losses = trained(KEYS)
     assert len(np.unique(losses[:, 0])) == 3
@@ -141,6 +142,7 @@ def test_a_prepared_transition_serves_the_asked_number_of_steps_and_is_never_old
     assert age.min() == 0 and age.max() == 8
 
 
+@pytest.mark.slow
 def test_without_reuse_every_batch_is_fresh():
     blank = jnp.zeros(10_000)
     source = Dataset(Transition(blank, blank, jnp.arange(10_000.0), blank, blank))

@@ -132,6 +132,7 @@ def test_the_table_of_the_docs_is_this_one():
     assert [line for line in lines if line.startswith("| `pcbf-")] == rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

@@ -52,6 +52,7 @@ def point_data(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_ogbench_rows_equal_the_official_loader(point_data):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

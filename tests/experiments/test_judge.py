@@ -371,6 +371,7 @@ def test_a_renamed_snapshot_is_refused(
     assert "put it where its name says" in message
 
 
+@pytest.mark.slow
 def test_a_snapshot_of_another_run_is_refused(files: JobFiles) -> None:
     other = fit(files.root / "other", learning_rate=1e-3)
     shutil.copy(other.snapshot(0, 20), files.snapshot(0, 20))
@@ -412,6 +413,7 @@ def test_an_evaluation_record_that_cannot_be_read_is_put_aside(files: JobFiles, 
     assert files.evaluations(0).with_name("seed0.json.old").read_text() == "{"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("break_at", "steps"), [(32, [20]), (3, [])])
 def test_a_run_that_diverged_is_judged_as_far_as_it_came(break_at: int, steps: list[int], tmp_path: Path) -> None:
     with pytest.raises(RunDiverged):

@@ -24,6 +24,7 @@ def extra(module: str, name: str):
     return pytest.importorskip(module, reason=f"needs `pip install pcbf-experiments[{name}]`")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of protobuf
 def test_tensorboard_gets_every_metric_of_every_seed(tmp_path: Path):
     extra("tensorboardX", "tensorboard")

@@ -129,6 +129,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(finished, proposals, tmp_path, 
     assert artefacts(tmp_path) == artefacts(finished)
 
 
+@pytest.mark.slow
 def test_a_table_depends_on_the_seed_and_the_step_alone(proposals):
     problem = make_problem("tiny", "pcbf", SHORT, {**TINY["pcbf"], **FROZEN}, proposals=proposals)
     keys = jax.random.split(jax.random.key(0), 2)
@@ -151,6 +152,7 @@ def test_a_table_depends_on_the_seed_and_the_step_alone(proposals):
     assert not Tables(joint.agent, joint.source, SHORT).is_due(0)
 
 
+@pytest.mark.slow
 def test_a_joint_run_is_told_as_before():
     config = run_config(make_problem("tiny", "pcbf", SETTINGS, TINY["pcbf"]), SETTINGS)
     assert not {"proposal", "proposals"} & set(config)
@@ -160,6 +162,7 @@ def test_a_joint_run_is_told_as_before():
 # --- proposals that do not belong -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_seed_without_a_proposal_is_named(proposals, tmp_path):
     with pytest.raises(RunError, match=r"has none of seed 1; clone it with `pcbf-train tiny bc --seeds 1"):
         train(tmp_path, "pcbf", proposals[:1])
@@ -169,6 +172,7 @@ def test_a_seed_without_a_proposal_is_named(proposals, tmp_path):
         train(tmp_path, "pcbf", [proposals[0], proposals[0]])
 
 
+@pytest.mark.slow
 def test_a_missing_or_truncated_file_is_named(proposals, tmp_path):
     with pytest.raises(SnapshotError, match=r"gone\.safetensors does not exist; train first"):
         train(tmp_path, "pcbf", [tmp_path / "gone.safetensors"])
@@ -178,6 +182,7 @@ def test_a_missing_or_truncated_file_is_named(proposals, tmp_path):
         train(tmp_path, "pcbf", [cut])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "config", "message"),
     [
@@ -191,6 +196,7 @@ def test_a_proposal_of_other_settings_is_named(proposals, tmp_path, settings, co
         train(tmp_path, "pcbf", proposals, settings, **config)
 
 
+@pytest.mark.slow
 def test_a_foreign_proposal_is_named(cloned, finished, proposals, tmp_path):
     with pytest.raises(SnapshotError, match="it is of pcbf; pass a snapshot of bc"):
         train(tmp_path, "pcbf", [files_of(finished, "pcbf").snapshot(0, 20)])
@@ -233,6 +239,7 @@ def test_the_command_takes_proposals_and_its_receipt_names_them(proposals, tmp_p
     assert [said[f"runs/tiny/c51/seed{seed}.json"]["proposal"] for seed in SEEDS] == list(map(sha256, proposals))
 
 
+@pytest.mark.slow
 def test_agents_that_take_a_proposal_are_those_that_search(proposals):
     for method in METHODS:
         problem = make_problem("tiny", method, SHORT, {**TINY[method], **FROZEN}, proposals=proposals)

@@ -152,6 +152,7 @@ def test_other_settings_are_refused_with_the_difference(finished, tmp_path):
     assert record.config["run"]["batch_size"] == 4
 
 
+@pytest.mark.slow
 def test_divergence_stops_with_a_record_and_the_last_good_state(tmp_path):
     problem = tiny_problem(break_at=32)
     with pytest.raises(RunDiverged, match="actor_loss became nan at step 33 of seed 0"):

@@ -137,6 +137,7 @@ def test_the_names_that_decide_the_random_streams_stay() -> None:
     assert all(check.__name__ == name for name, check in CHECKS.items())
 
 
+@pytest.mark.slow
 def test_a_check_draws_the_same_whichever_others_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = TheorySettings(1000, 3)
     together = {row.id: row for row in run_checks(settings)}

@@ -10,6 +10,7 @@ RULES = ("all", "runs", "data")
 MADE = ("results/smoke/figures/residual.pdf", "results/smoke/tables/cost.csv", "results/smoke/report/index.html")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "asked"),
     [
