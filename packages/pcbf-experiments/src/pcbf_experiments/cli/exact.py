@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pcbf_records.commands import Parser, json_object
-from pcbf_records.errors import RecordError
+from pcbf_experiments.cli import recording
 from pcbf_records.exact import MDPS, MEAN, collect_exact, load_exact_record, save_exact_record
 from pcbf_records.layout import EXACT_OPTIMA, EXACT_RESULTS, exact_files
 from pcbf_records.progress import ProgressFile
@@ -18,38 +16,21 @@ SECTIONS = ("default", "own")
 
 
 def parser() -> argparse.ArgumentParser:
-    made = Parser(
-        prog="pcbf-exact",
-        description="Train a method on a small decision process whose every policy has an exact return law. `run` "
-        "trains all seeds side by side and writes one record; `collect` gathers all records.",
+    return recording.parser(
+        "pcbf-exact",
+        "Train a method on a small decision process whose every policy has an exact return law. `run` "
+        "trains all seeds side by side, judges them and writes one record; `collect` gathers all records.",
+        metavar="MDP",
+        processes=MDPS,
+        methods="a method of config/methods.tsv",
+        settings="values that differ from the defaults; `default` and `own` hold settings of all methods and of this "
+        "one",
+        tables=f"{EXACT_RESULTS} and {EXACT_OPTIMA}",
     )
-    commands = made.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="train, judge and record one method on one process")
-    run.add_argument("mdp", metavar="MDP", help=f"one of {', '.join(MDPS)}")
-    run.add_argument("method", metavar="METHOD", help="a method of config/methods.tsv")
-    run.add_argument(
-        "--settings",
-        type=json_object,
-        default={},
-        metavar="JSON",
-        help="values that differ from the defaults; `default` and `own` hold settings of all methods and of this one",
-    )
-    run.add_argument("--output", type=Path, required=True, metavar="FILE", help="record to write (.npz)")
-    run.add_argument("--progress", type=Path, metavar="FILE", help="keep this file up to date with the step count")
-    gather = commands.add_parser("collect", help=f"write {EXACT_RESULTS} and {EXACT_OPTIMA} of all records")
-    gather.add_argument("--results", type=Path, required=True, metavar="DIR", help="e.g. results/laptop")
-    return made
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = parser().parse_args(arguments)
-    try:
-        if options.command == "collect":
-            collect(options.results)
-        else:
-            run(options.mdp, options.method, options.settings, options.output, options.progress)
-    except (ValueError, RecordError) as error:
-        sys.exit(f"pcbf-exact: {error}")
+    recording.carry_out(parser(), arguments, run, collect)
 
 
 def run(mdp: str, method: str, chosen: Mapping[str, Any], output: Path, progress_file: Path | None) -> None:

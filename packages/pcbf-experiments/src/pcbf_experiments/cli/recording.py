@@ -1,0 +1,52 @@
+"""What `pcbf-toy` and `pcbf-exact` share: `run` writes the record of a method on a process, `collect` gathers all."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pcbf_records.commands import Parser, json_object
+from pcbf_records.errors import RecordError
+
+Run = Callable[[str, str, Mapping[str, Any], Path, Path | None], None]
+
+
+def parser(
+    prog: str, description: str, *, metavar: str, processes: Sequence[str], methods: str, settings: str, tables: str
+) -> argparse.ArgumentParser:
+    """What such a command takes.
+
+    Args:
+      metavar: what a process is called.
+      processes: their names.
+      methods, settings: help on METHOD and on what `--settings` may hold.
+      tables: what `collect` writes.
+    """
+    made = Parser(prog=prog, description=description)
+    commands = made.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="train and record one method on one process")
+    run.add_argument("process", metavar=metavar, help=f"one of {', '.join(processes)}")
+    run.add_argument("method", metavar="METHOD", help=methods)
+    run.add_argument("--settings", type=json_object, default={}, metavar="JSON", help=settings)
+    run.add_argument("--output", type=Path, required=True, metavar="FILE", help="record to write (.npz)")
+    run.add_argument("--progress", type=Path, metavar="FILE", help="keep this file up to date with the step count")
+    gather = commands.add_parser("collect", help=f"write {tables} of all records")
+    gather.add_argument("--results", type=Path, required=True, metavar="DIR", help="e.g. results/laptop")
+    return made
+
+
+def carry_out(
+    made: argparse.ArgumentParser, arguments: Sequence[str] | None, run: Run, collect: Callable[[Path], None]
+) -> None:
+    """Do what was asked for; a fault ends the program with a sentence."""
+    options = made.parse_args(arguments)
+    try:
+        if options.command == "collect":
+            collect(options.results)
+        else:
+            run(options.process, options.method, options.settings, options.output, options.progress)
+    except (ValueError, RecordError) as error:
+        sys.exit(f"{made.prog}: {error}")
