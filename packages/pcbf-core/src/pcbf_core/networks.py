@@ -176,7 +176,7 @@ BLOCK_BYTES = 2**19
 def without_unit_axes(apply: Callable[..., Array], params: PyTree, context: Array, *inputs: Array) -> Array:
     """`apply(params, context, *inputs)` of arrays as in `in_blocks`, the leading axes of size 1 taken out of its sight.
 
-    XLA reduces a product of (256, 1, 128) arrays on a CPU twenty times slower than one of (256, 128) arrays; the
+    XLA reduces a product of (256, 1, 128) arrays on a CPU far slower than one of (256, 128) arrays; the
     gradients of LayerNorm are such reductions.
     """
     arrays = (context, *inputs)
