@@ -7,11 +7,16 @@ import os
 # Set before anything imports JAX or matplotlib.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
-# Compiling is what most tests spend their time on; the code it makes need not be fast.
-os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+# Compiling is what most tests spend their time on; the code it makes need not be fast (`optimised` is for those that
+# train for long). XLA's older emitters compile a fused loop in half the time.
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
+os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 os.environ["MPLBACKEND"] = "agg"
 
+from collections.abc import Iterator
+
 import hypothesis
+import jax
 import pytest
 from jaxtyping import install_import_hook
 
@@ -23,6 +28,14 @@ hypothesis.settings.load_profile("repeatable")
 
 # From here on every function of pcbf_core is called with what its annotations say, shapes included.
 install_import_hook("pcbf_core", "checked_types.checked")
+
+
+@pytest.fixture
+def optimised() -> Iterator[None]:
+    """Programs compiled meanwhile are made to run fast: for tests that train for hundreds of steps."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture(scope="session")
