@@ -17,6 +17,7 @@ import numpy as np
 from pcbf_experiments.data.checks import Check, episode_lengths, fraction, largest_action, told
 from pcbf_experiments.data.download import DatasetError, Source, missing
 from pcbf_experiments.data.local import LocalSettings
+from pcbf_experiments.data.registry import array_faults, entries
 from pcbf_experiments.data.rows import DatasetInfo, Rows, clip_actions, summarise
 from pcbf_experiments.simulators import SimulatorSpec, SuccessTiming, make_simulator
 from pcbf_experiments.suites.base import Suite
@@ -231,6 +232,33 @@ def _mark(folder: Path) -> dict[str, Any] | None:
     return json.loads(mark) if isinstance(mark, str) else mark
 
 
+def _official(task: Task, data_dir: Path, receipt: dict[str, Any]) -> dict[str, Any]:
+    """The receipt of a dataset that was just fetched; one that is not what the registry says is put aside."""
+    folder, entry = dataset_folder(task, data_dir), entries().get(f"minari/{task.dataset}")
+    if entry is None or receipt["source"] == "local":
+        return receipt
+    faults = list(array_faults(entry, _first_arrays(folder)))
+    if not faults:
+        return receipt
+    aside = folder.with_name(f"{folder.name}.refused")
+    shutil.rmtree(aside, ignore_errors=True)
+    os.replace(folder, aside)
+    raise DatasetError(f"{task.dataset} is not the official dataset: {'; '.join(faults)}; it is kept as {aside}.")
+
+
+def _first_arrays(folder: Path) -> dict[str, dict[str, Any]]:
+    """Types and shapes of the arrays of a dataset's first episode, with the steps of all episodes as their length."""
+    import h5py
+
+    metadata = json.loads((folder / "data" / "metadata.json").read_text(encoding="utf-8"))
+    with h5py.File(folder / "data" / "main_data.hdf5", "r") as file:
+        found = {name: item for name, item in file["episode_0"].items() if isinstance(item, h5py.Dataset)}
+        return {
+            name: {"dtype": str(item.dtype), "shape": [metadata.get("total_steps"), *item.shape[1:]]}
+            for name, item in found.items()
+        }
+
+
 def fetch(task: Task, data_dir: Path, sources: Sequence[Source]) -> dict[str, Any]:
     """The receipt of the task's dataset, copied from a folder of yours or downloaded by Minari unless it is there."""
     folder = dataset_folder(task, data_dir)
@@ -243,7 +271,7 @@ def fetch(task: Task, data_dir: Path, sources: Sequence[Source]) -> dict[str, An
             shutil.rmtree(unfinished, ignore_errors=True)
             shutil.copytree(original, unfinished)
             os.replace(unfinished, folder)
-            return check_dataset(task, data_dir)
+            return _official(task, data_dir, check_dataset(task, data_dir))
     with minari_folder(data_dir) as root, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import minari
@@ -256,4 +284,4 @@ def fetch(task: Task, data_dir: Path, sources: Sequence[Source]) -> dict[str, An
                 f"Minari could not download {task.dataset} ({type(error).__name__}: {error}). Set MINARI_REMOTE to "
                 "another host, pass --source FOLDER (a Minari folder that holds it), or use `pcbf-data make-local`."
             ) from error
-    return write_receipt(task, data_dir, "official")
+    return _official(task, data_dir, write_receipt(task, data_dir, "official"))
