@@ -24,12 +24,11 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
 from tqdm import tqdm
 
 from pcbf_experiments.data.registry import file_faults
 from pcbf_records.canonical import readable_json
-from pcbf_records.files import open_npz, read_json, sha256, write_text
+from pcbf_records.files import UNREADABLE, check_npz, npy_header, open_npz, read_json, sha256, write_text
 from pcbf_records.layout import RAW_DATA
 from pcbf_records.sheets import Task
 
@@ -68,7 +67,8 @@ class Source:
         """The source at the revision that files in `folder` came from, else the newest, and a receipt's word of it."""
         if not self.revision_at:
             return self, {}
-        known = {read_json(file).get("revision") for file in sorted(folder.glob("*.npz.json"))} - {None}
+        receipts = [read_json(file) for file in sorted(folder.glob("*.npz.json"))]
+        known = [str(receipt["revision"]) for receipt in receipts if "revision" in receipt]
         revision = min(known) if known else _newest_revision(self.revision_at)
         return Source(f"{self.place.rstrip('/')}/{revision}", self.kind), {"revision": revision}
 
@@ -98,11 +98,10 @@ def describe(file: Path) -> dict[str, dict[str, Any]]:
     with zipfile.ZipFile(file) as archive:
         for member in sorted(archive.namelist()):
             with archive.open(member) as stream:
-                version = np.lib.format.read_magic(stream)
-                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                shape, _, dtype = read(stream)
-            if dtype.hasobject:
-                raise ValueError(f"{member} holds Python objects, which only pickle could read")
+                try:
+                    shape, dtype = npy_header(stream)
+                except ValueError as error:
+                    raise ValueError(f"{member}: {error}") from error
             arrays[member.removesuffix(".npy")] = {"shape": list(shape), "dtype": dtype.name}
     return arrays
 
@@ -145,14 +144,16 @@ def check_file(file: Path) -> dict[str, Any]:
         raise DatasetError(f"{file} is missing.")
     try:
         receipt = json.loads(receipt_path(file).read_text(encoding="utf-8"))
+        if not {"bytes", "sha256", "source", "file", "arrays"} <= set(receipt):
+            raise ValueError("it is no receipt")
     except FileNotFoundError:
         return _adopt(file, remedy)
-    except json.JSONDecodeError as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise DatasetError(f"{receipt_path(file)} cannot be read ({error}). {remedy}") from error
     if file.stat().st_size != receipt["bytes"]:
         raise DatasetError(f"{file} has {file.stat().st_size} bytes, {receipt['bytes']} were recorded. {remedy}")
     if (found := sha256(file)) != receipt["sha256"]:
-        raise DatasetError(f"{file} has SHA-256 {found[:12]}…, {receipt['sha256'][:12]}… was recorded. {remedy}")
+        raise DatasetError(f"{file} has SHA-256 {found[:12]}…, {str(receipt['sha256'])[:12]}… was recorded. {remedy}")
     return receipt
 
 
@@ -172,8 +173,9 @@ def unreadable(file: Path) -> str | None:
             broken = archive.testzip()
         if broken:
             return f"{broken} fails its checksum"
-        describe(file)
-    except (zipfile.BadZipFile, ValueError, OSError, EOFError) as error:
+        with file.open("rb") as stream:
+            check_npz(stream)
+    except (*UNREADABLE, ValueError, OSError, EOFError, RuntimeError) as error:
         return str(error)
     return None
 

@@ -22,10 +22,11 @@ from pcbf_experiments.data.rows import DatasetInfo, Rows, clip_actions, summaris
 from pcbf_experiments.simulators import SimulatorSpec, SuccessTiming, make_simulator
 from pcbf_experiments.suites.base import Suite
 from pcbf_records.canonical import readable_json
-from pcbf_records.files import sha256, write_text
+from pcbf_records.files import EXPANSION, SMALL, sha256, write_text
 from pcbf_records.sheets import Task
 
 RECEIPT = "pcbf.json"
+MAX_EPISODES = 10**6  # of a file that is what it says
 
 
 class Minari(Suite):
@@ -141,10 +142,12 @@ def read_episodes(task: Task, data_dir: Path) -> list[Any]:
         warnings.simplefilter("ignore")
         import minari
 
+        folder = dataset_folder(task, data_dir)
         try:
+            for file in sorted((folder / "data").glob("*.hdf5")):
+                check_hdf5(file)
             episodes = list(minari.load_dataset(task.dataset).iterate_episodes())
-        except (OSError, KeyError, ValueError) as error:
-            folder = dataset_folder(task, data_dir)
+        except Exception as error:  # Minari raises what its readers raise
             raise DatasetError(f"{folder} cannot be read as a Minari dataset ({error}). {_remedy(folder)}") from error
     if not episodes:
         raise DatasetError(f"{dataset_folder(task, data_dir)} holds no episode; fetch or make it again.")
@@ -194,10 +197,12 @@ def check_dataset(task: Task, data_dir: Path) -> dict[str, Any]:
         raise missing(folder, task, data_dir)
     try:
         receipt = json.loads((folder / RECEIPT).read_text(encoding="utf-8"))
+        if not {"files", "source"} <= set(receipt) or not isinstance(receipt["files"], dict):
+            raise ValueError("it is no receipt")
     except FileNotFoundError:
         mark = _adopted_mark(folder)
         return write_receipt(task, data_dir, "local" if mark else "found", **({"local": mark} if mark else {}))
-    except json.JSONDecodeError as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise DatasetError(f"{folder / RECEIPT} cannot be read ({error}). {_remedy(folder)}") from error
     for name, recorded in receipt["files"].items():
         file = folder / "data" / name
@@ -212,16 +217,36 @@ def _remedy(folder: Path) -> str:
     return f"Move {folder} away or delete it, then fetch or make it again."
 
 
-def _adopted_mark(folder: Path) -> dict[str, Any] | None:
-    """The mark of a dataset that was found without a receipt; one that cannot be read raises."""
+def check_hdf5(file: Path) -> None:
+    """Raise a `ValueError` if an HDF5 file refers to others, or would unpack to absurdly much."""
     import h5py
 
+    limit, total = max(SMALL, EXPANSION * file.stat().st_size), 0
+    with h5py.File(file, "r") as opened:
+        groups: list[Any] = [opened]
+        while groups:
+            group = groups.pop()
+            for name in group:
+                if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                    raise ValueError(f"{group.name}/{name} is a link to elsewhere")
+                item = group[name]
+                if isinstance(item, h5py.Group):
+                    groups.append(item)
+                    continue
+                if item.external or item.is_virtual:
+                    raise ValueError(f"{item.name} lies in another file")
+                total += item.nbytes
+                if total > limit or len(groups) > MAX_EPISODES:
+                    raise ValueError(f"it would unpack to more than {limit} bytes")
+
+
+def _adopted_mark(folder: Path) -> dict[str, Any] | None:
+    """The mark of a dataset that was found without a receipt; one that cannot be read raises."""
     try:
         for file in sorted((folder / "data").glob("*.hdf5")):
-            with h5py.File(file, "r"):
-                pass  # opening compares its length with what its header says
+            check_hdf5(file)  # opening compares its length with what its header says
         return _mark(folder)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError, RecursionError) as error:
         raise DatasetError(f"{folder} is truncated or corrupt ({error}). {_remedy(folder)}") from error
 
 
@@ -252,7 +277,8 @@ def _first_arrays(folder: Path) -> dict[str, dict[str, Any]]:
 
     metadata = json.loads((folder / "data" / "metadata.json").read_text(encoding="utf-8"))
     with h5py.File(folder / "data" / "main_data.hdf5", "r") as file:
-        found = {name: item for name, item in file["episode_0"].items() if isinstance(item, h5py.Dataset)}
+        episode: Any = file["episode_0"]
+        found = {name: item for name, item in episode.items() if isinstance(item, h5py.Dataset)}
         return {
             name: {"dtype": str(item.dtype), "shape": [metadata.get("total_steps"), *item.shape[1:]]}
             for name, item in found.items()
