@@ -195,6 +195,15 @@ def toy_priority(wildcards):
     return 2 * (len(FIRST_RUNS) - FIRST_RUNS.index(run)) if run in FIRST_RUNS else 0
 
 
+# Domains in the order of their tasks in the sheets, which is that of the tables.
+DOMAINS = list(dict.fromkeys(task.domain for task in PLAN.sheets.tasks.values()))
+
+
+def domain_turn(wildcards):
+    """How much earlier than the last domain a task's comes, below 1: tables fill domain by domain."""
+    return 1 - (1 + DOMAINS.index(PLAN.sheets.tasks[wildcards.task].domain)) / (1 + len(DOMAINS))
+
+
 def content_hash(files):
     """A short hash of the content of files; their dates do not matter."""
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files))).hexdigest()[:12]

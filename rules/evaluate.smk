@@ -14,7 +14,7 @@ rule evaluate:
         job_files().benchmark("evaluate").as_posix()
     wildcard_constraints:
         method="|".join(PLAN.sheets.methods),
-    priority: EVALUATE_PRIORITY
+    priority: lambda w: EVALUATE_PRIORITY + domain_turn(w)
     retries: 1
     threads: 1
     resources:

@@ -18,7 +18,7 @@ rule train:
         job_files().benchmark("train").as_posix()
     wildcard_constraints:
         method="|".join(PLAN.sheets.methods),
-    priority: TRAIN_PRIORITY
+    priority: lambda w: TRAIN_PRIORITY + domain_turn(w)
     retries: 1
     threads: 1
     resources:

@@ -19,7 +19,7 @@ from pcbf_baselines import METHODS
 from pcbf_baselines.registry import make_config
 from pcbf_experiments import renders, sheets
 from pcbf_experiments.campaign import compare, estimate, lease, publish, status
-from pcbf_experiments.cli import collect, data, evaluate, exact, theory, toy, train
+from pcbf_experiments.cli import collect, data, evaluate, exact, rehearse, theory, toy, train
 from pcbf_experiments.method_settings import method_schemas, setting_faults
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +35,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], Any]] = {
     "pcbf-collect": collect.main,
     "pcbf-status": status.main,
     "pcbf-plan": estimate.main,
+    "pcbf-rehearse": rehearse.main,
     "pcbf-publish": publish.main,
     "pcbf-compare": compare.main,
     "pcbf-lease": lease.main,
@@ -79,6 +80,7 @@ BAD_INPUT = [
     ("pcbf-train", (*TRAIN, "--settings", "[1]"), "'[1]' is not a JSON object"),
     ("pcbf-train", (*TRAIN, "--eval-every", "10", "--log-every", "4"), "must be a multiple of --log-every 4"),
     ("pcbf-train", (*TRAIN, "--redraw-every", "10", "--log-every", "4"), "must be a multiple of --log-every 4"),
+    ("pcbf-train", (*TRAIN, "--precision", "float16"), "argument --precision: invalid choice: 'float16'"),
     ("pcbf-train", (*TRAIN, "--set", "proposal_training=frosen"), "must be one of joint, frozen; did you mean frozen?"),
     ("pcbf-train", (*TRAIN, "--proposal", "no.safetensors"), "no.safetensors does not exist; train bc first"),
     ("pcbf-train", ("cube-singel-play-singletask-task1-v0", "pcbf"), f"Did you mean '{TASK}'"),
@@ -104,6 +106,9 @@ BAD_INPUT = [
     ("pcbf-theory", ("--results", "x", "--settings", "{}", "--resluts"), "did you mean --results?"),
     ("pcbf-status", ("nowhere/else",), "has no runs; beside it: nothing"),
     ("pcbf-plan", ("papre",), "papre"),
+    ("pcbf-plan", ("--gpu-memory", "0"), "argument --gpu-memory: '0' must be a number > 0"),
+    ("pcbf-rehearse", ("domain=scene-play",), "is not of the form tasks=NAME,…; did you mean domains?"),
+    ("pcbf-rehearse", ("--cells", "0"), "argument --cells: '0' must be a whole number >= 1"),
     ("pcbf-compare", ("--results", "nowhere", "--published", "x"), "nowhere is not finished: there is no manifest"),
     ("pcbf-publish", ("papre",), "did you mean paper?"),
     ("pcbf-lease", ("-1", "true"), "-1"),
@@ -143,6 +148,7 @@ def test_the_table_of_the_docs_is_this_one():
         "pcbf-exact --help",
         "pcbf-theory --help",
         "pcbf-status --help",
+        "pcbf-rehearse --help",
         "pcbf-render --help",
         f"pcbf-train {TASK} pcbf --set hiden_sizes=8",
         f"pcbf-train {TASK} pcbf --steps 0",

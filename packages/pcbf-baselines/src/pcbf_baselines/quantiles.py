@@ -16,6 +16,7 @@ from pcbf_core.config import Count, Positive
 from pcbf_core.encoders import observation_encoder
 from pcbf_core.learner import LearnerState, ReturnCritic
 from pcbf_core.networks import MLP, glorot_uniform, product
+from pcbf_core.precision import dense_product
 from pcbf_core.roles import Role
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
@@ -53,7 +54,7 @@ class QuantileNetwork(nn.Module):
     def setup(self) -> None:
         self.kernel = self.param("kernel", glorot_uniform, (self.context_dim, self.features))
         self.bias = self.param("bias", nn.initializers.zeros, (self.features,))
-        self.level = nn.Dense(self.features, kernel_init=glorot_uniform)
+        self.level = nn.Dense(self.features, kernel_init=glorot_uniform, dot_general=dense_product())
         ensemble = nn.vmap(
             MLP,
             variable_axes={"params": 0},

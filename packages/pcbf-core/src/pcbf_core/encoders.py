@@ -10,6 +10,7 @@ from jax import Array
 
 from pcbf_core.learner import LearnerConfig
 from pcbf_core.networks import StateEmbedding
+from pcbf_core.precision import convolution, dense_product
 from pcbf_core.types import TaskSpec
 
 
@@ -21,7 +22,8 @@ class ImpalaStack(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         def convolve(x: Array) -> Array:
-            return nn.Conv(self.channels, (3, 3), kernel_init=nn.initializers.xavier_uniform())(x)
+            kernel_init = nn.initializers.xavier_uniform()
+            return nn.Conv(self.channels, (3, 3), kernel_init=kernel_init, conv_general_dilated=convolution())(x)
 
         x = nn.max_pool(convolve(x), (3, 3), strides=(2, 2), padding="SAME")
         return x + convolve(nn.relu(convolve(nn.relu(x))))
@@ -42,7 +44,8 @@ class ImpalaEncoder(nn.Module):
         for channels in self.channels:
             x = ImpalaStack(channels)(x)
         x = nn.relu(x).reshape(*image.shape[:-3], -1)
-        return nn.gelu(nn.Dense(self.features, kernel_init=nn.initializers.xavier_uniform())(x))
+        dense = nn.Dense(self.features, kernel_init=nn.initializers.xavier_uniform(), dot_general=dense_product())
+        return nn.gelu(dense(x))
 
 
 def observation_encoder(spec: TaskSpec, config: LearnerConfig) -> tuple[nn.Module | None, int]:

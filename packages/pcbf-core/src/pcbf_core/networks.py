@@ -13,6 +13,7 @@ from flax import linen as nn
 from jax import Array
 
 from pcbf_core.flow import Velocity
+from pcbf_core.precision import dense_product, matmul
 from pcbf_core.types import PyTree
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"gelu": nn.gelu, "relu": nn.relu, "silu": nn.silu, "tanh": nn.tanh}
@@ -47,11 +48,11 @@ class MLP(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         for size in self.hidden_sizes:
-            x = nn.Dense(size, kernel_init=glorot_uniform)(x)
+            x = nn.Dense(size, kernel_init=glorot_uniform, dot_general=dense_product())(x)
             x = HiddenUnit(self.activation, self.layer_norm)(x)
         if self.output_dim is not None:
             kernel_init = nn.initializers.variance_scaling(self.output_scale, "fan_avg", "uniform")
-            x = nn.Dense(self.output_dim, kernel_init=kernel_init)(x)
+            x = nn.Dense(self.output_dim, kernel_init=kernel_init, dot_general=dense_product())(x)
         return x
 
 
@@ -61,10 +62,10 @@ def product(parts: Sequence[Array], kernel: Array) -> Array:
     A part that lacks an axis of the others (an observation beside its candidate actions) is multiplied once.
     """
     if len({part.shape[:-1] for part in parts}) == 1:
-        return jnp.concatenate(parts, axis=-1) @ kernel
+        return matmul(jnp.concatenate(parts, axis=-1), kernel)
     total, row = jnp.zeros(()), 0
     for part in parts:
-        total = total + part @ kernel[row : row + part.shape[-1]]
+        total = total + matmul(part, kernel[row : row + part.shape[-1]])
         row += part.shape[-1]
     return total
 

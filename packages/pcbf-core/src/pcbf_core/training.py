@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from pcbf_core.agent import BatchSource, Learner, PreparingLearner
 from pcbf_core.config import check_choice, check_whole
 from pcbf_core.dataset import Dataset, check_candidates, check_fits
 from pcbf_core.learner import LearnerState
+from pcbf_core.precision import Precision, products_in
 from pcbf_core.types import Metrics, PyTree, Transition
 
 
@@ -30,6 +31,7 @@ def train_chunk(
     across: Literal["vmap", "map"] = "vmap",
     count: int | None = None,
     candidates: Array | None = None,
+    precision: Precision = "float32",
 ) -> tuple[LearnerState, Metrics]:
     """`num_steps` updates for every learner in one compiled call; metrics come back as (learner, step).
 
@@ -49,6 +51,7 @@ def train_chunk(
         calls can be made as short as one likes. Metrics come back for these only.
       candidates: what each learner chooses a' among at every s' of the dataset, (learner, transitions, candidates,
         action_dim), drawn with `draw_candidates` from its proposal; None leaves the drawing to the learner.
+      precision: of the products inside networks, "float32" or "bfloat16".
     """
     check_whole("num_steps", num_steps)
     count = num_steps if count is None else count
@@ -57,17 +60,18 @@ def train_chunk(
         raise ValueError(f"`count={count}` is more than `num_steps={num_steps}`.")
     check_whole("batch_size", batch_size)
     check_choice("across", across, ("vmap", "map"))
+    check_choice("precision", precision, get_args(Precision))
     check_fits(getattr(learner, "spec", None), source)
     if candidates is not None:
         check_candidates(candidates, source, len(keys))
-    sizes: dict[str, Any] = {"num_steps": num_steps, "batch_size": batch_size, "across": across}
+    sizes: dict[str, Any] = {"num_steps": num_steps, "batch_size": batch_size, "across": across, "precision": precision}
     states, metrics = _train_chunk(learner, states, source, keys, start_step, count, candidates, **sizes)
     return states, jax.tree.map(lambda history: history[:, :count], metrics)
 
 
 @partial(
     jax.jit,
-    static_argnames=("learner", "num_steps", "batch_size", "across"),
+    static_argnames=("learner", "num_steps", "batch_size", "across", "precision"),
     donate_argnames="states",
 )
 def _train_chunk(
@@ -82,6 +86,7 @@ def _train_chunk(
     num_steps: int,
     batch_size: int,
     across: Literal["vmap", "map"],
+    precision: Precision,
 ) -> tuple[LearnerState, Metrics]:
     """`train_chunk`, compiled; metrics beyond `count` are zero."""
 
@@ -96,9 +101,29 @@ def _train_chunk(
 
         return counted_scan(one_step, state, count, num_steps)
 
-    if across == "map":
-        return jax.lax.map(lambda item: one_learner(*item), (states, keys, candidates))
-    return jax.vmap(one_learner)(states, keys, candidates)
+    with products_in(precision):
+        if across == "map":
+            return jax.lax.map(lambda item: one_learner(*item), (states, keys, candidates))
+        return jax.vmap(one_learner)(states, keys, candidates)
+
+
+def compile_chunk(
+    learner: Learner,
+    states: LearnerState,
+    source: BatchSource,
+    keys: Array,
+    *,
+    num_steps: int,
+    batch_size: int,
+    across: Literal["vmap", "map"] = "vmap",
+    precision: Precision = "float32",
+) -> jax.stages.Compiled:
+    """The program that `train_chunk` runs on arguments like these, compiled and not run: it can be asked what it takes.
+
+    `states`, `source` and `keys` may be shapes (`jax.eval_shape`).
+    """
+    sizes: dict[str, Any] = {"num_steps": num_steps, "batch_size": batch_size, "across": across, "precision": precision}
+    return _train_chunk.lower(learner, states, source, keys, 0, num_steps, None, **sizes).compile()
 
 
 def counted_scan(

@@ -328,6 +328,7 @@ def found_records(results: Path) -> Iterator[str]:
 PAPER_NUMBERS = "data/paper"
 RAW_DATA = "data/raw"
 CONFIG = "config"
+PUBLISHED_REHEARSAL = "results/published/rehearsal.csv"
 
 
 def scale_folder(scale: str) -> str:
@@ -336,3 +337,13 @@ def scale_folder(scale: str) -> str:
 
 def published_folder(scale: str) -> str:
     return f"results/published/{scale}"
+
+
+def rehearsal_folder(scale: str) -> str:
+    """Where every cell of a scale is tried before a campaign."""
+    return f"results/rehearsal/{scale}"
+
+
+def rehearsal_table(scale: str) -> str:
+    """What came of that, a row per cell."""
+    return f"{rehearsal_folder(scale)}/rehearsal.csv"

@@ -68,6 +68,11 @@ def is_gone(said: Mapping[str, Any]) -> bool:
     return False
 
 
+def is_alive(said: Mapping[str, Any]) -> bool:
+    """Whether the process that wrote this is known to be there: it runs on this machine."""
+    return said.get("node") == platform.node() and isinstance(said.get("pid"), int) and not is_gone(said)
+
+
 def progress_of(said: Mapping[str, Any]) -> Progress:
     """Progress from what a job has written; KeyError or TypeError if it is something else."""
     seconds = said["updated"] - said["started"]

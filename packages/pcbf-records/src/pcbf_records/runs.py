@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from pcbf_records.canonical import content_hash, readable_json
+from pcbf_records.canonical import content_hash, readable_json, shown
 from pcbf_records.errors import RecordError
 from pcbf_records.files import read_json, sha256, write_text
 from pcbf_records.layout import JobFiles
@@ -151,9 +151,11 @@ def load_run(path: Path | str) -> RunRecord:
     try:
         stored_hash = values.pop("config_hash")
         record = RunRecord(**_tuples(values))
+        _check_types(record)
+        own_hash = record.config_hash
     except (KeyError, TypeError, ValueError) as error:
         raise _no_record(path, "run", error) from error
-    if stored_hash != record.config_hash:
+    if stored_hash != own_hash:
         raise RecordError(f"{path} has been edited: its config does not match its hash; delete it and run again.")
     return record
 
@@ -167,12 +169,46 @@ def load_evaluations(path: Path | str) -> EvaluationRecord:
     values = _read(Path(path), "evaluation")
     try:
         evaluations = tuple(Evaluation(**_tuples(item)) for item in values.pop("evaluations"))
-        return EvaluationRecord(**values, evaluations=evaluations)
-    except (KeyError, TypeError, AttributeError) as error:
+        record = EvaluationRecord(**values, evaluations=evaluations)
+        for part in (record, *evaluations):
+            _check_types(part)
+        if any(not evaluation.scores for evaluation in evaluations):
+            raise ValueError("an evaluation has no episode")
+        return record
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise _no_record(path, "evaluation", error) from error
 
 
+MAX_RECORD_BYTES = 2**28
+NUMBERS = ("scores", "returns", "successes", "lengths", "snapshot_steps")
+WORDS = ("task", "method", "message", "config_hash")
+
+
+def _check_types(record: RunRecord | EvaluationRecord | Evaluation) -> None:
+    """Raise a `ValueError` unless the values of a record that was read are of the kinds that they should be."""
+    for item in dataclasses.fields(record):
+        value, name = getattr(record, item.name), item.name
+        if name in WORDS:
+            is_right = isinstance(value, str)
+        elif name in NUMBERS:
+            is_right = isinstance(value, tuple) and all(_is_number(each) for each in value)
+        elif "Mapping" in str(item.type):
+            is_right = isinstance(value, dict)
+        elif str(item.type) == "int":
+            is_right = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        else:
+            continue
+        if not is_right:
+            raise ValueError(f"`{name}` is {shown(value)}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _read(path: Path, kind: str) -> dict[str, Any]:
+    if path.stat().st_size > MAX_RECORD_BYTES:
+        raise _no_record(path, kind, f"it has {path.stat().st_size} bytes")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -221,8 +257,11 @@ def receipt_faults(results: Path, receipt: Path) -> Iterator[Fault]:
     if not isinstance(records, dict):
         yield Fault(receipt, "cannot be read")
         return
+    inside = results.resolve()
     for name, said in sorted(records.items()):
-        if not (results / name).is_file():
+        if not isinstance(said, dict) or not (results / name).resolve().is_relative_to(inside):
+            yield Fault(receipt, f"names {shown(name)}, which is no record of this folder")
+        elif not (results / name).is_file():
             yield Fault(results / name, "is missing")
         elif sha256(results / name) != said.get("sha256"):
             yield Fault(results / name, "has changed since it was made")

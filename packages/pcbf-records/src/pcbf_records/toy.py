@@ -171,7 +171,9 @@ def check_shapes(
     if missing:
         raise RecordError(f"{_named(path)} lacks {', '.join(missing)}; {remake}")
     for name, letters in shapes.items():
-        shape = np.shape(arrays[name])
+        shape, dtype = np.shape(arrays[name]), np.asarray(arrays[name]).dtype
+        if dtype.kind not in "biuf":
+            raise RecordError(f"{_named(path)}: `{name}` holds {dtype}, expected numbers; {remake}")
         if len(shape) != len(letters):
             raise RecordError(f"{_named(path)}: `{name}` has shape {shape}, expected {len(letters)} axes; {remake}")
         for letter, size in zip(letters, shape, strict=True):
@@ -188,7 +190,7 @@ def read_metadata(path: Path, arrays: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     try:
         content = json.loads(str(arrays["metadata"]))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"{_named(path)}: `metadata` is not JSON ({error}).") from error
     return content if isinstance(content, dict) else {"metadata": content}
 

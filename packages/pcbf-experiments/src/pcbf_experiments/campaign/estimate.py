@@ -11,10 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pcbf_experiments.campaign.needs import (
+    GPU_MEMORY,
+    Rehearsed,
+    kept_bytes,
+    load_rehearsal,
+    memory_lines,
+    num_files,
+    queue_lines,
+    rehearsed_ratios,
+)
 from pcbf_experiments.campaign.plan import Plan, TrainJob, counted, data_stamp, load_plan
 from pcbf_experiments.campaign.settings import SCALES, SELECTORS, SettingsError
 from pcbf_experiments.campaign.status import JobStatus, job_status
-from pcbf_records.commands import Parser
+from pcbf_records.commands import Parser, positive_number
 from pcbf_records.files import read_json
 from pcbf_records.layout import (
     PAPER_NUMBERS,
@@ -59,23 +69,40 @@ def seconds_per_step(cost: Mapping[str, Any]) -> float:
 
 
 def method_speeds(
-    methods: Iterable[str], costs: Sequence[Mapping[str, Any]], paper: Mapping[str, float], reference_seconds: float
+    methods: Iterable[str],
+    costs: Sequence[Mapping[str, Any]],
+    paper: Mapping[str, float],
+    reference_seconds: float,
+    rehearsed: Mapping[tuple[str, str], Rehearsed] | None = None,
 ) -> dict[str, Speed]:
-    """The speed of each method: measured on a GPU, else as the paper prints it, else by its measured ratio to IQL.
+    """The speed of each method: measured or rehearsed on a GPU, else as the paper prints it, else by a ratio to IQL.
 
     Args:
       paper: time of a run relative to IQL (tab:cost), by method.
       reference_seconds: time of a run of 10⁶ steps of IQL.
+      rehearsed: what a rehearsal measured, by task and method.
     """
+    rehearsed = rehearsed or {}
     on_gpu = [cost for cost in costs if str(cost.get("device", "cpu")).lower() != "cpu"]
     known: dict[str, Speed] = {}
     for method in methods:
         measured = [seconds_per_step(cost) for cost in on_gpu if cost["method"] == method]
-        ratios = _ratios(costs, method)
+        tried = [cell for (_, name), cell in rehearsed.items() if name == method and not cell.is_on_cpu]
+        ratios, own_ratios = _ratios(costs, method), rehearsed_ratios(rehearsed, method, REFERENCE)
         if measured:
             known[method] = Speed(sum(measured) / len(measured), f"measured on {_devices(on_gpu, method)}")
+        elif tried:
+            devices = ", ".join(sorted({cell.device for cell in tried}))
+            seconds = sum(cell.seconds_per_step for cell in tried) / len(tried)
+            known[method] = Speed(seconds, f"rehearsed on {devices}, {len(tried)} cells")
         elif method in paper:
             known[method] = Speed(paper[method] * reference_seconds / 1e6, "tab:cost of the paper (A100)")
+        elif own_ratios:
+            ratio = sum(own_ratios) / len(own_ratios)
+            known[method] = Speed(
+                ratio * reference_seconds / 1e6,
+                f"{ratio:.2g} times IQL, rehearsed on the CPU with the scale's networks, {len(own_ratios)} tasks",
+            )
         elif ratios:
             ratio = sum(ratios) / len(ratios)
             known[method] = Speed(ratio * reference_seconds / 1e6, f"{ratio:.2g} times IQL, measured here on the CPU")
@@ -143,7 +170,13 @@ def _size(path: Path) -> int:
 
 
 def describe_plan(
-    root: Path, plan: Plan, results: Path, statuses: Sequence[JobStatus], speeds: Mapping[str, Speed]
+    root: Path,
+    plan: Plan,
+    results: Path,
+    statuses: Sequence[JobStatus],
+    speeds: Mapping[str, Speed],
+    rehearsed: Mapping[tuple[str, str], Rehearsed] | None = None,
+    memory: float = GPU_MEMORY,
 ) -> Iterator[str]:
     """Runs, hours, disk space and what is missing, in lines for people."""
     jobs = [status.job for status in statuses]
@@ -151,7 +184,9 @@ def describe_plan(
     methods = list(dict.fromkeys(job.method for job in jobs))
     needs_gpu = plan.settings[plan.scale]["control"]["gpus_per_job"] > 0
     if needs_gpu:
-        yield from _hours_table(gpu_hours(plan, jobs, speeds), methods)
+        hours = gpu_hours(plan, jobs, speeds)
+        yield from _hours_table(hours, methods)
+        yield from queue_lines(hours)
         left = sum(gpu_hours(plan, [s.job for s in statuses if not s.is_trained], speeds).values())
         yield f"of these, {left:,.0f} hours are still to do"
         yield from (f"  {method}: {speeds[method].source}" for method in methods if method in speeds)
@@ -162,9 +197,11 @@ def describe_plan(
             yield "  pixel tasks count like the others unless measured, so this is the least they take"
     else:
         yield "this scale trains on the CPU; `pcbf-progress` shows the time left while it runs"
+    yield from memory_lines(plan, jobs, rehearsed or {}, memory)
     sizes = disk_bytes(root, plan, results, jobs)
+    sizes |= {name: size for name, size in kept_bytes(plan, jobs, rehearsed or {}).items() if size}
     shown = ", ".join(f"{name} {size / 1e9:.1f} GB" for name, size in sizes.items())
-    yield f"disk: {sum(sizes.values()) / 1e9:.1f} GB ({shown})"
+    yield f"disk: {sum(sizes.values()) / 1e9:.1f} GB ({shown}), {num_files(plan, jobs):,} files"
     yield from _missing(root, plan, statuses)
 
 
@@ -201,8 +238,9 @@ def paper_times(root: Path) -> dict[str, float]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="pcbf-plan",
-        description="Say what a scale takes: runs, hours of a GPU by method and domain, disk space, and what "
-        "is missing. Speeds are those of cost records of runs on a GPU; where there are none, the paper's.",
+        description="Say what a scale takes: runs, hours of a GPU by method and domain, in which order, memory, disk "
+        "space and files, and what is missing. Speeds are those of cost records of runs on a GPU or of a rehearsal "
+        "there (pcbf-rehearse); where there are none, the paper's.",
     )
     parser.add_argument("--scale", default="paper", help=f"one of {', '.join(SCALES)} (default: %(default)s)")
     for part in SELECTORS:
@@ -214,6 +252,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="S",
         help="seconds of a run of a million steps of IQL on your GPU (default: %(default)g, tab:cost)",
     )
+    parser.add_argument(
+        "--gpu-memory",
+        type=positive_number,
+        default=GPU_MEMORY / 1e9,
+        metavar="GB",
+        help="of a card (default: %(default)g)",
+    )
     parser.add_argument("--root", type=Path, default=Path(), help="top folder of the repository; default: this folder")
     options = parser.parse_args(arguments)
     chosen = {part: value for part in SELECTORS if (value := getattr(options, part))}
@@ -223,12 +268,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     folders = [options.root / folder(scale) for folder in (scale_folder, published_folder) for scale in SCALES]
-    speeds = method_speeds(
-        plan.sheets.methods, load_costs(folders), paper_times(options.root), options.reference_seconds
-    )
+    rehearsed = load_rehearsal(options.root, plan.scale)
+    times = paper_times(options.root), options.reference_seconds
+    speeds = method_speeds(plan.sheets.methods, load_costs(folders), *times, rehearsed)
     results = options.root / scale_folder(plan.scale)
     statuses = [job_status(results, job, time.time()) for job in plan.selected()]
-    print("\n".join(describe_plan(options.root, plan, results, statuses, speeds)))
+    print("\n".join(describe_plan(options.root, plan, results, statuses, speeds, rehearsed, options.gpu_memory * 1e9)))
     return 0
 
 

@@ -17,13 +17,13 @@ from pcbf_records.canonical import suggestion
 from pcbf_records.commands import Parser
 from pcbf_records.files import read_json
 from pcbf_records.layout import JobFiles, ablation_folders, found_groups, scale_folder
-from pcbf_records.progress import Progress, clock, is_gone, progress_of
+from pcbf_records.progress import Progress, clock, is_alive, is_gone, progress_of
 from pcbf_records.runs import receipt_faults
 
-State = Literal["done", "trained", "running", "failed", "stopped", "lost", "waiting"]
+State = Literal["done", "trained", "running", "hangs", "failed", "stopped", "lost", "waiting"]
 STATES: tuple[State, ...] = get_args(State)
 
-SILENCE = 900.0  # seconds after which a job that says nothing any more counts as stopped
+SILENCE = 900.0  # seconds after which a job that says nothing any more hangs, if its process is there, or has stopped
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class JobStatus:
       num_done: runs that are trained and judged.
       is_trained: whether nothing of its training is left.
       progress: of its training, or of its evaluation once it is trained.
-      reason: why it failed, or what it has lost.
+      reason: why it failed, what it has lost, or since when it says nothing.
     """
 
     job: TrainJob
@@ -65,13 +65,16 @@ def job_status(results: Path, job: TrainJob, now: float) -> JobStatus:
         with suppress(KeyError, TypeError):
             progress = progress_of(said)
     state: State = "trained" if is_trained else "waiting"
-    if said and now - said.get("updated", 0) <= SILENCE and not is_gone(said) and not _is_newer(files.failure, file):
+    reason = str(failure.get("reason", ""))
+    if said and is_alive(said) and now - said.get("updated", 0) > SILENCE:
+        state, reason = "hangs", f"process {said['pid']} has said nothing for {clock(now - said.get('updated', 0))}"
+    elif said and now - said.get("updated", 0) <= SILENCE and not is_gone(said) and not _is_newer(files.failure, file):
         state = "trained" if is_trained else "running"
     elif failure:
         state = "failed"
     elif said and not is_trained:
         state = "stopped"
-    return JobStatus(job, state, num_done, diverged, is_trained, progress, str(failure.get("reason", "")))
+    return JobStatus(job, state, num_done, diverged, is_trained, progress, reason)
 
 
 def is_judged(record: Mapping[str, Any], files: JobFiles, seed: int) -> bool:
@@ -97,13 +100,17 @@ def describe_status(results: Path, plan: Plan | None, statuses: Sequence[JobStat
     yield (
         f"{results.as_posix()}: {sum(status.num_done for status in statuses)} of {runs} runs done"
         f"{f' ({diverged} diverged)' if diverged else ''}; jobs: "
-        + ", ".join(f"{jobs[state]} {state}" for state in STATES)
+        + ", ".join(f"{jobs[state]} {state}" for state in STATES if state != "hangs" or jobs[state])
     )
     if (left := time_left(plan, statuses)) is not None:
         yield f"about {clock(left)} of training left at the speed of the jobs that run now"
     for state, title in (
         ("running", "running"),
         ("trained", "trained, to be evaluated"),
+        (
+            "hangs",
+            f"hang: nothing said for more than {SILENCE / 60:g} minutes; look at the log, end the process, rerun",
+        ),
         ("stopped", "stopped; rerun to resume"),
         ("failed", "failed"),
         ("lost", "records lost; rerun to make them again"),
@@ -123,7 +130,7 @@ def _describe_job(status: JobStatus) -> str:
         words.append(
             f"{status.progress.rate:,.3g} {status.progress.unit}/s, {clock(status.progress.seconds_left)} left"
         )
-    if status.reason and status.state in ("failed", "lost"):
+    if status.reason and status.state in ("failed", "lost", "hangs"):
         words.append(status.reason.partition("\n")[0])
     return ": ".join([words[0], ", ".join(words[1:])]) if len(words) > 1 else words[0]
 

@@ -31,6 +31,19 @@ def keep_compiled_programs() -> None:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 
 
+DETERMINISTIC = {"xla_gpu_deterministic_ops": "true", "xla_gpu_autotune_level": "0"}
+
+
+def repeat_to_the_bit() -> None:
+    """Have XLA use only operations of a GPU that repeat themselves, and the same ones in every process.
+
+    Called by commands before JAX is imported; flags that the user has set stay.
+    """
+    said = os.environ.get("XLA_FLAGS", "")
+    flags = [f"--{name}={value}" for name, value in DETERMINISTIC.items() if name not in said]
+    os.environ["XLA_FLAGS"] = " ".join([said, *flags]).strip()
+
+
 def guarded(body: Callable[[], int]) -> int:
     """Run a command; what a user can mend is told in a line, not in a traceback."""
     keep_compiled_programs()

@@ -35,6 +35,15 @@ def parser() -> argparse.ArgumentParser:
     )
     add_data_dir(fetch)
 
+    registry = commands.add_parser(
+        "registry",
+        help="print the rows of the registry with sizes and hashes of the files that are here",
+        description="Print the rows of the registry of official files (data/datasets.tsv of the package) with size and "
+        "SHA-256 of the files that are here, to be put there: whoever fetches others is then told.",
+    )
+    registry.add_argument("names", nargs="*", metavar="NAME", help="tasks or datasets (default: all)")
+    add_data_dir(registry)
+
     verify = commands.add_parser("verify", help="check datasets: shapes, numbers, rewards, episodes, checksums")
     verify.add_argument("names", nargs="+", metavar="NAME", help="tasks or datasets")
     add_data_dir(verify)
@@ -65,7 +74,13 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code of `pcbf-data COMMAND`."""
     options = parser().parse_args(arguments)
-    commands = {"list": _list, "fetch": _fetch, "verify": _verify, "make-local": _make_local}
+    commands = {
+        "list": _list,
+        "fetch": _fetch,
+        "registry": _registry,
+        "verify": _verify,
+        "make-local": _make_local,
+    }
     return guarded(lambda: commands[options.command](options))
 
 
@@ -92,6 +107,20 @@ def _fetch(options: argparse.Namespace) -> int:
     for task in tasks:
         receipts = suite_of(task).fetch(task, options.data_dir, sources)
         print(f"{task.dataset}: {', '.join(sorted({receipt['source'] for receipt in receipts}))}")
+    return 0
+
+
+def _registry(options: argparse.Namespace) -> int:
+    wanted = {task.dataset for task in named(options.names)}
+    from pcbf_experiments.data.download import check_file
+    from pcbf_experiments.data.registry import COLUMNS, entries, row_text
+
+    print("\t".join(COLUMNS))
+    for entry in entries().values():
+        file = options.data_dir / entry.file
+        is_wanted = not wanted or file.stem.removesuffix("-val") in wanted
+        if is_wanted and file.is_file() and (receipt := check_file(file))["source"] != "local":
+            print(row_text(entry, receipt))
     return 0
 
 

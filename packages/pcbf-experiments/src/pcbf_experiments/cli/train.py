@@ -16,6 +16,7 @@ from pcbf_experiments.cli.common import (
     assignment,
     evaluation_settings,
     guarded,
+    repeat_to_the_bit,
 )
 from pcbf_experiments.method_settings import method_schemas, setting_faults
 from pcbf_experiments.tasks import find_task
@@ -103,6 +104,17 @@ def parser() -> argparse.ArgumentParser:
         help="seeds in lockstep or in turn (default: in turn on a CPU, in lockstep on a GPU or TPU)",
     )
     group.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        default="float32",
+        help="of the products inside networks while training (default: %(default)s)",
+    )
+    group.add_argument(
+        "--deterministic",
+        action="store_true",
+        help="have a GPU repeat a run to the bit; a CPU does anyway",
+    )
+    group.add_argument(
         "--memory-budget", type=positive_number, metavar="GB", help="stream image data larger than this from the host"
     )
     group.add_argument("--restart", action="store_true", help="forget what this run left behind and begin anew")
@@ -135,6 +147,9 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code of `pcbf-train TASK METHOD`."""
     options = parse(parser(), arguments)
+    run = {} if options.job is None else options.job.get("run")
+    if options.deterministic or (isinstance(run, dict) and run.get("deterministic")):
+        repeat_to_the_bit()
     return guarded(lambda: _train(options))
 
 
@@ -142,7 +157,7 @@ JOB_PARTS = ("run", "domain", "default", "method")
 REPLACED_BY_JOB = (
     *("steps", "set", "settings", "methods_file", "no_domain_settings", "batch_size", "eval_every", "log_every"),
     *("standardise", "reward_scale", "return_width", "across", "episodes", "slots", "episode_limit", "success_timing"),
-    *("workers", "redraw_every"),
+    *("workers", "redraw_every", "precision", "deterministic"),
 )
 
 
@@ -188,6 +203,8 @@ def run_settings(options: argparse.Namespace, task: Task) -> RunSettings:
         return_width=options.return_width,
         across=options.across or across_on(),
         redraw_every=options.redraw_every,
+        precision=options.precision,
+        deterministic=options.deterministic,
     )
 
 

@@ -3,7 +3,8 @@
 Beside every dataset file lies `<file>.json`, its *receipt*: size, SHA-256, the shape and type of each
 array, and `source`: "official", "mirror", "user" (a path or address of your own), "found" (it was
 there already) or "local" (generated here). A file that does not match its receipt is never
-replaced; the error names it and says what to do.
+replaced; the error names it and says what to do. What is fetched must also be what `data.registry` says of the
+official file; another one is refused and kept aside.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 import urllib.error
 import urllib.parse
@@ -22,16 +24,17 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
 from tqdm import tqdm
 
+from pcbf_experiments.data.registry import file_faults
 from pcbf_records.canonical import readable_json
-from pcbf_records.files import open_npz, sha256, write_text
+from pcbf_records.files import UNREADABLE, check_npz, npy_header, open_npz, read_json, sha256, write_text
 from pcbf_records.layout import RAW_DATA
 from pcbf_records.sheets import Task
 
 OFFICIAL = "https://rail.eecs.berkeley.edu/datasets/ogbench"
-MIRRORS = ("https://huggingface.co/datasets/zhouzypaul/ogbench_datasets/resolve/main",)
+MIRROR = "https://huggingface.co/datasets/zhouzypaul/ogbench_datasets/resolve"
+MIRROR_REVISION = "https://huggingface.co/api/datasets/zhouzypaul/ogbench_datasets"  # says which revision is the newest
 SOURCES_VARIABLE = "PCBF_DATA_SOURCES"
 MARK = "pcbf_local"  # array inside generated files that says so
 BLOCK = 1 << 20
@@ -42,12 +45,32 @@ class DatasetError(RuntimeError):
     """A dataset file that is absent, broken or not the one it should be; the message says what to do."""
 
 
+class DatasetMissing(DatasetError):
+    """A dataset of which nothing is there."""
+
+
 @dataclass(frozen=True)
 class Source:
-    """A place that holds dataset files under their official names: an address or a folder."""
+    """A place that holds dataset files under their official names: an address or a folder.
+
+    Attributes:
+      kind: "official", "mirror" or "user".
+      revision_at: for a mirror with revisions, the address that tells the newest. The first file that is fetched from
+        there pins it: all files of a folder come from one revision, whatever is changed there meanwhile.
+    """
 
     place: str
-    kind: str  # "official", "mirror" or "user"
+    kind: str
+    revision_at: str = ""
+
+    def pinned(self, folder: Path) -> tuple[Source, dict[str, str]]:
+        """The source at the revision that files in `folder` came from, else the newest, and a receipt's word of it."""
+        if not self.revision_at:
+            return self, {}
+        receipts = [read_json(file) for file in sorted(folder.glob("*.npz.json"))]
+        known = [str(receipt["revision"]) for receipt in receipts if "revision" in receipt]
+        revision = min(known) if known else _newest_revision(self.revision_at)
+        return Source(f"{self.place.rstrip('/')}/{revision}", self.kind), {"revision": revision}
 
     def address(self, file_name: str) -> str:
         if "://" in self.place:
@@ -61,7 +84,7 @@ def default_sources(extra: Sequence[str] = ()) -> list[Source]:
     return [
         *(Source(place, "user") for place in own),
         Source(OFFICIAL, "official"),
-        *(Source(m, "mirror") for m in MIRRORS),
+        Source(MIRROR, "mirror", MIRROR_REVISION),
     ]
 
 
@@ -75,11 +98,10 @@ def describe(file: Path) -> dict[str, dict[str, Any]]:
     with zipfile.ZipFile(file) as archive:
         for member in sorted(archive.namelist()):
             with archive.open(member) as stream:
-                version = np.lib.format.read_magic(stream)
-                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                shape, _, dtype = read(stream)
-            if dtype.hasobject:
-                raise ValueError(f"{member} holds Python objects, which only pickle could read")
+                try:
+                    shape, dtype = npy_header(stream)
+                except ValueError as error:
+                    raise ValueError(f"{member}: {error}") from error
             arrays[member.removesuffix(".npy")] = {"shape": list(shape), "dtype": dtype.name}
     return arrays
 
@@ -106,10 +128,10 @@ def write_receipt(file: Path, source: str, **details: Any) -> dict[str, Any]:
     return receipt
 
 
-def missing(path: Path, task: Task, data_dir: Path) -> DatasetError:
+def missing(path: Path, task: Task, data_dir: Path) -> DatasetMissing:
     """What to do about data that are not there, in commands that can be pasted."""
     where = "" if data_dir == Path(RAW_DATA) else f" --data-dir {shlex.quote(str(data_dir))}"
-    return DatasetError(
+    return DatasetMissing(
         f"{path} is missing; `pcbf-data fetch {task.name}{where}` downloads it, "
         f"`pcbf-data make-local {task.name}{where}` generates it."
     )
@@ -122,14 +144,16 @@ def check_file(file: Path) -> dict[str, Any]:
         raise DatasetError(f"{file} is missing.")
     try:
         receipt = json.loads(receipt_path(file).read_text(encoding="utf-8"))
+        if not {"bytes", "sha256", "source", "file", "arrays"} <= set(receipt):
+            raise ValueError("it is no receipt")
     except FileNotFoundError:
         return _adopt(file, remedy)
-    except json.JSONDecodeError as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise DatasetError(f"{receipt_path(file)} cannot be read ({error}). {remedy}") from error
     if file.stat().st_size != receipt["bytes"]:
         raise DatasetError(f"{file} has {file.stat().st_size} bytes, {receipt['bytes']} were recorded. {remedy}")
     if (found := sha256(file)) != receipt["sha256"]:
-        raise DatasetError(f"{file} has SHA-256 {found[:12]}…, {receipt['sha256'][:12]}… was recorded. {remedy}")
+        raise DatasetError(f"{file} has SHA-256 {found[:12]}…, {str(receipt['sha256'])[:12]}… was recorded. {remedy}")
     return receipt
 
 
@@ -137,6 +161,8 @@ def _adopt(file: Path, remedy: str) -> dict[str, Any]:
     fault = unreadable(file)
     if fault:
         raise DatasetError(f"{file} is truncated or corrupt ({fault}). {remedy}")
+    if faults := registry_faults(file, file):
+        raise DatasetError(f"{file} is not the official file: {'; '.join(faults)}. {remedy}")
     return write_receipt(file, "found")
 
 
@@ -147,8 +173,9 @@ def unreadable(file: Path) -> str | None:
             broken = archive.testzip()
         if broken:
             return f"{broken} fails its checksum"
-        describe(file)
-    except (zipfile.BadZipFile, ValueError, OSError, EOFError) as error:
+        with file.open("rb") as stream:
+            check_npz(stream)
+    except (*UNREADABLE, ValueError, OSError, EOFError, RuntimeError) as error:
         return str(error)
     return None
 
@@ -159,12 +186,14 @@ def fetch(file: Path, sources: Sequence[Source], *, progress: bool = True) -> di
         return check_file(file)
     file.parent.mkdir(parents=True, exist_ok=True)
     faults = []
-    for source in sources:
-        address = source.address(file.name)
-        part = file.with_name(f"{file.name}.{hashlib.sha256(address.encode()).hexdigest()[:8]}.part")
+    for named in sources:
+        address = named.place
         try:
+            source, said = named.pinned(file.parent)
+            address = source.address(file.name)
+            part = file.with_name(f"{file.name}.{hashlib.sha256(address.encode()).hexdigest()[:8]}.part")
             _download(address, part, progress=progress)
-            return _accept(part, file, source, address)
+            return _accept(part, file, source, address, **said)
         except (OSError, HTTPException, DatasetError) as error:
             faults.append(f"  {address}: {error}")
     tried = "\n".join(faults) or "  no source is set"
@@ -175,8 +204,23 @@ def fetch(file: Path, sources: Sequence[Source], *, progress: bool = True) -> di
     )
 
 
-def _accept(part: Path, file: Path, source: Source, address: str) -> dict[str, Any]:
-    """Give a complete download its name. A receipt beside the original decides what it must be and whence it is."""
+def _newest_revision(address: str) -> str:
+    """The revision of a mirror that its own answer calls the newest."""
+    try:
+        with urllib.request.urlopen(address, timeout=TIMEOUT) as answer:
+            revision = json.loads(answer.read(BLOCK))["sha"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DatasetError("it does not say which revision it has") from error
+    if not (isinstance(revision, str) and re.fullmatch(r"[0-9a-f]{40}", revision)):
+        raise DatasetError(f"it says that its revision is {str(revision)[:60]!r}, which is none")
+    return revision
+
+
+def _accept(part: Path, file: Path, source: Source, address: str, **said: str) -> dict[str, Any]:
+    """Give a complete download its name. A receipt beside the original decides what it must be and whence it is.
+
+    One that is not what the registry says of the official file is kept aside, unless it was generated.
+    """
     fault = unreadable(part)
     if fault:
         part.unlink()
@@ -185,8 +229,17 @@ def _accept(part: Path, file: Path, source: Source, address: str) -> dict[str, A
     if original and original["sha256"] != sha256(part):
         part.unlink()
         raise DatasetError(f"what it sent is not the file that {address}.json describes")
+    if faults := registry_faults(part, file):
+        aside = part.with_suffix(".refused")
+        os.replace(part, aside)
+        raise DatasetError(f"what it sent is not the official file: {'; '.join(faults)}; it is kept as {aside.name}")
     os.replace(part, file)
-    return write_receipt(file, original["source"] if original else source.kind, address=_public(address))
+    return write_receipt(file, original["source"] if original else source.kind, address=_public(address), **said)
+
+
+def registry_faults(found: Path, file: Path) -> list[str]:
+    """What is otherwise with `found` than the registry says of the official `file`; nothing if it was generated."""
+    return [] if local_mark(found) else file_faults(f"{file.parent.name}/{file.name}", found, describe(found))
 
 
 def _public(address: str) -> str:

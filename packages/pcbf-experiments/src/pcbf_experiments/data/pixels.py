@@ -20,6 +20,7 @@ from jaxtyping import Bool, Int, UInt8
 
 from pcbf_core.agent import Learner
 from pcbf_core.learner import LearnerState
+from pcbf_core.precision import Precision, products_in
 from pcbf_core.training import counted_scan
 from pcbf_core.types import Metrics, Transition
 
@@ -140,6 +141,7 @@ class HostFrames:
         batch_size: int,
         across: Across = "vmap",
         count: int | None = None,
+        precision: Precision = "float32",
     ) -> tuple[LearnerState, Metrics]:
         """`num_steps` updates of every learner; metrics come back as (learner, step)."""
         if (reuse := getattr(learner, "action_reuse", 1)) > 1:
@@ -160,6 +162,7 @@ class HostFrames:
                 num_steps=size,
                 is_augmented=self.is_augmented,
                 across=across,
+                precision=precision,
             )
             metrics.append(jax.tree.map(lambda history, made=made: history[:, :made], block_metrics))
         return states, jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *metrics)
@@ -200,7 +203,9 @@ def _block_index(keys: Array, start_step: int | Array, *, num_steps: int, batch_
     return jax.vmap(lambda key: jax.vmap(lambda step: one(key, step))(steps))(keys)
 
 
-@partial(jax.jit, static_argnames=("learner", "num_steps", "is_augmented", "across"), donate_argnames="states")
+@partial(
+    jax.jit, static_argnames=("learner", "num_steps", "is_augmented", "across", "precision"), donate_argnames="states"
+)
 def _train_block(
     learner: Learner,
     states: LearnerState,
@@ -212,6 +217,7 @@ def _train_block(
     num_steps: int,
     is_augmented: bool,
     across: Across,
+    precision: Precision,
 ) -> tuple[LearnerState, Metrics]:
     def one_learner(state: LearnerState, blocks: Transition, key: Array) -> tuple[LearnerState, Metrics]:
         def one_step(state: LearnerState, index: Array) -> tuple[LearnerState, Metrics]:
@@ -222,9 +228,10 @@ def _train_block(
 
         return counted_scan(one_step, state, count, num_steps)
 
-    if across == "map":
-        return jax.lax.map(lambda item: one_learner(*item), (states, batches, keys))
-    return jax.vmap(one_learner)(states, batches, keys)
+    with products_in(precision):
+        if across == "map":
+            return jax.lax.map(lambda item: one_learner(*item), (states, batches, keys))
+        return jax.vmap(one_learner)(states, batches, keys)
 
 
 def frame_index(

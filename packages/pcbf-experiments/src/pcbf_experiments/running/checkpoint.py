@@ -112,8 +112,10 @@ def _read(path: Path, *, arrays: bool) -> tuple[dict[str, Any], dict[str, np.nda
         raise CheckpointError(
             f"{path} is not a whole checkpoint ({error}); delete it to start again, or restore a copy of it."
         ) from error
-    if header.get("format") != FORMAT:
-        raise CheckpointError(f"{path} has format {header.get('format')}, this version reads {FORMAT}; train again.")
+    kinds = {"step": int, "config": dict, "config_hash": str, "extra": dict, "keys": dict}
+    found = header.get("format") if isinstance(header, dict) else None
+    if found != FORMAT or any(not isinstance(header.get(name), kind) for name, kind in kinds.items()):
+        raise CheckpointError(f"{path} has format {found}, this version reads {FORMAT}; train again.")
     return header, stored
 
 
@@ -129,6 +131,8 @@ def _restore_leaf(path: Path, name: str, stored: np.ndarray, leaf: Any, keys: Ma
             "restore it with the agent and settings that made it."
         )
     if _is_key(leaf):
+        if keys.get(name) != str(jax.random.key_impl(leaf)):
+            raise CheckpointError(f"{path}: {name} is a key of {keys.get(name)}; restore it with the JAX that made it.")
         return jax.random.wrap_key_data(jnp.asarray(stored), impl=keys[name])
     return jnp.asarray(stored) if isinstance(leaf, jax.Array) else stored
 

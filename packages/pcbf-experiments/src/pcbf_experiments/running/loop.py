@@ -155,6 +155,7 @@ class _Loop:
         self.row = {name: np.array(values) for name, values in state.row.items()}
         self.step_seconds: float | None = None  # None until compiled, 0 until measured
         self.train_seconds = 0.0
+        self.first_call: dict[str, float] = {}
         self.first_step = state.step
 
     def train(self) -> None:
@@ -208,6 +209,7 @@ class _Loop:
             self.line.note(f"compiled in {seconds:.0f} s")
             self.line.restart(state.step)
             self.step_seconds = 0.0
+            self.first_call = {"first_call_seconds": round(seconds, 3), "first_call_steps": count}
         else:
             self.step_seconds = seconds / count
 
@@ -255,7 +257,11 @@ class _Loop:
         """The states after `count` steps, and the metrics of each learner and step."""
         problem, state, settings = self.problem, self.state, self.settings
         sizes: dict[str, Any] = dict(
-            num_steps=settings.log_every, batch_size=settings.batch_size, across=settings.across, count=count
+            num_steps=settings.log_every,
+            batch_size=settings.batch_size,
+            across=settings.across,
+            count=count,
+            precision=settings.precision,
         )
         # train_chunk gives the memory of the states it is passed to the new ones; the last good ones stay on disk
         if isinstance(problem.source, HostFrames):
@@ -345,7 +351,10 @@ class _Loop:
         return [*finished, *self.diverged.values()]
 
     def _write_cost(self) -> None:
-        """Time and memory of this call; apart from the record, which must not depend on the machine's mood."""
+        """Time and memory of this call; apart from the record, which must not depend on the machine's mood.
+
+        The first compiled call, which compiles, is told by itself as well.
+        """
         trained = self.state.step - self.first_step
         if not trained:
             return  # the call that trained has written it
@@ -355,6 +364,7 @@ class _Loop:
             "steps": trained,
             "train_seconds": round(self.train_seconds, 3),
             "steps_per_second": round(trained / max(self.train_seconds, 1e-9), 2),
+            **self.first_call,
             **memory(),
         }
         write_text(self.files.cost, readable_json(cost))

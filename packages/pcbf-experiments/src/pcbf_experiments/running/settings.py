@@ -8,6 +8,7 @@ from typing import Annotated
 import jax
 
 from pcbf_core.config import LATER, Count, Positive, Range, tidy
+from pcbf_core.precision import Precision
 from pcbf_experiments.data.pixels import Across
 from pcbf_records.runs import steps_to_judge
 
@@ -32,6 +33,9 @@ class RunSettings:
       across: train the seeds in lockstep ("vmap") or one after the other inside a call ("map").
       redraw_every: with a frozen proposal, candidates at every s' of the data are drawn ahead, and anew after so many
         steps; None draws them at every choice, as do images, whatever this says.
+      precision: of the products inside networks while training; parameters and the rest stay float32.
+      deterministic: a GPU repeats a run to the bit, at some cost, as a CPU does anyway; commands see to it before JAX
+        starts.
     """
 
     steps: Count = 1_000_000
@@ -44,6 +48,8 @@ class RunSettings:
     return_width: Positive | None = None
     across: Across = "vmap"
     redraw_every: Count | None = field(default=None, metadata=LATER)
+    precision: Precision = field(default="float32", metadata=LATER)
+    deterministic: bool = field(default=False, metadata=LATER)
 
     def __post_init__(self) -> None:
         tidy(self)

@@ -17,14 +17,16 @@ import numpy as np
 from pcbf_experiments.data.checks import Check, episode_lengths, fraction, largest_action, told
 from pcbf_experiments.data.download import DatasetError, Source, missing
 from pcbf_experiments.data.local import LocalSettings
+from pcbf_experiments.data.registry import array_faults, entries
 from pcbf_experiments.data.rows import DatasetInfo, Rows, clip_actions, summarise
 from pcbf_experiments.simulators import SimulatorSpec, SuccessTiming, make_simulator
 from pcbf_experiments.suites.base import Suite
 from pcbf_records.canonical import readable_json
-from pcbf_records.files import sha256, write_text
+from pcbf_records.files import EXPANSION, SMALL, sha256, write_text
 from pcbf_records.sheets import Task
 
 RECEIPT = "pcbf.json"
+MAX_EPISODES = 10**6  # of a file that is what it says
 
 
 class Minari(Suite):
@@ -140,10 +142,12 @@ def read_episodes(task: Task, data_dir: Path) -> list[Any]:
         warnings.simplefilter("ignore")
         import minari
 
+        folder = dataset_folder(task, data_dir)
         try:
+            for file in sorted((folder / "data").glob("*.hdf5")):
+                check_hdf5(file)
             episodes = list(minari.load_dataset(task.dataset).iterate_episodes())
-        except (OSError, KeyError, ValueError) as error:
-            folder = dataset_folder(task, data_dir)
+        except Exception as error:  # Minari raises what its readers raise
             raise DatasetError(f"{folder} cannot be read as a Minari dataset ({error}). {_remedy(folder)}") from error
     if not episodes:
         raise DatasetError(f"{dataset_folder(task, data_dir)} holds no episode; fetch or make it again.")
@@ -193,10 +197,12 @@ def check_dataset(task: Task, data_dir: Path) -> dict[str, Any]:
         raise missing(folder, task, data_dir)
     try:
         receipt = json.loads((folder / RECEIPT).read_text(encoding="utf-8"))
+        if not {"files", "source"} <= set(receipt) or not isinstance(receipt["files"], dict):
+            raise ValueError("it is no receipt")
     except FileNotFoundError:
         mark = _adopted_mark(folder)
         return write_receipt(task, data_dir, "local" if mark else "found", **({"local": mark} if mark else {}))
-    except json.JSONDecodeError as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise DatasetError(f"{folder / RECEIPT} cannot be read ({error}). {_remedy(folder)}") from error
     for name, recorded in receipt["files"].items():
         file = folder / "data" / name
@@ -211,16 +217,36 @@ def _remedy(folder: Path) -> str:
     return f"Move {folder} away or delete it, then fetch or make it again."
 
 
-def _adopted_mark(folder: Path) -> dict[str, Any] | None:
-    """The mark of a dataset that was found without a receipt; one that cannot be read raises."""
+def check_hdf5(file: Path) -> None:
+    """Raise a `ValueError` if an HDF5 file refers to others, or would unpack to absurdly much."""
     import h5py
 
+    limit, total = max(SMALL, EXPANSION * file.stat().st_size), 0
+    with h5py.File(file, "r") as opened:
+        groups: list[Any] = [opened]
+        while groups:
+            group = groups.pop()
+            for name in group:
+                if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                    raise ValueError(f"{group.name}/{name} is a link to elsewhere")
+                item = group[name]
+                if isinstance(item, h5py.Group):
+                    groups.append(item)
+                    continue
+                if item.external or item.is_virtual:
+                    raise ValueError(f"{item.name} lies in another file")
+                total += item.nbytes
+                if total > limit or len(groups) > MAX_EPISODES:
+                    raise ValueError(f"it would unpack to more than {limit} bytes")
+
+
+def _adopted_mark(folder: Path) -> dict[str, Any] | None:
+    """The mark of a dataset that was found without a receipt; one that cannot be read raises."""
     try:
         for file in sorted((folder / "data").glob("*.hdf5")):
-            with h5py.File(file, "r"):
-                pass  # opening compares its length with what its header says
+            check_hdf5(file)  # opening compares its length with what its header says
         return _mark(folder)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError, RecursionError) as error:
         raise DatasetError(f"{folder} is truncated or corrupt ({error}). {_remedy(folder)}") from error
 
 
@@ -229,6 +255,34 @@ def _mark(folder: Path) -> dict[str, Any] | None:
     metadata = json.loads((folder / "data" / "metadata.json").read_text(encoding="utf-8"))
     mark = metadata.get("pcbf_local")
     return json.loads(mark) if isinstance(mark, str) else mark
+
+
+def _official(task: Task, data_dir: Path, receipt: dict[str, Any]) -> dict[str, Any]:
+    """The receipt of a dataset that was just fetched; one that is not what the registry says is put aside."""
+    folder, entry = dataset_folder(task, data_dir), entries().get(f"minari/{task.dataset}")
+    if entry is None or receipt["source"] == "local":
+        return receipt
+    faults = list(array_faults(entry, _first_arrays(folder)))
+    if not faults:
+        return receipt
+    aside = folder.with_name(f"{folder.name}.refused")
+    shutil.rmtree(aside, ignore_errors=True)
+    os.replace(folder, aside)
+    raise DatasetError(f"{task.dataset} is not the official dataset: {'; '.join(faults)}; it is kept as {aside}.")
+
+
+def _first_arrays(folder: Path) -> dict[str, dict[str, Any]]:
+    """Types and shapes of the arrays of a dataset's first episode, with the steps of all episodes as their length."""
+    import h5py
+
+    metadata = json.loads((folder / "data" / "metadata.json").read_text(encoding="utf-8"))
+    with h5py.File(folder / "data" / "main_data.hdf5", "r") as file:
+        episode: Any = file["episode_0"]
+        found = {name: item for name, item in episode.items() if isinstance(item, h5py.Dataset)}
+        return {
+            name: {"dtype": str(item.dtype), "shape": [metadata.get("total_steps"), *item.shape[1:]]}
+            for name, item in found.items()
+        }
 
 
 def fetch(task: Task, data_dir: Path, sources: Sequence[Source]) -> dict[str, Any]:
@@ -243,7 +297,7 @@ def fetch(task: Task, data_dir: Path, sources: Sequence[Source]) -> dict[str, An
             shutil.rmtree(unfinished, ignore_errors=True)
             shutil.copytree(original, unfinished)
             os.replace(unfinished, folder)
-            return check_dataset(task, data_dir)
+            return _official(task, data_dir, check_dataset(task, data_dir))
     with minari_folder(data_dir) as root, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import minari
@@ -256,4 +310,4 @@ def fetch(task: Task, data_dir: Path, sources: Sequence[Source]) -> dict[str, An
                 f"Minari could not download {task.dataset} ({type(error).__name__}: {error}). Set MINARI_REMOTE to "
                 "another host, pass --source FOLDER (a Minari folder that holds it), or use `pcbf-data make-local`."
             ) from error
-    return write_receipt(task, data_dir, "official")
+    return _official(task, data_dir, write_receipt(task, data_dir, "official"))

@@ -28,7 +28,7 @@ from pcbf_experiments.simulators import (
     render_without_screen,
 )
 from pcbf_experiments.suites.base import Suite
-from pcbf_records.files import atomic_write, open_npz
+from pcbf_records.files import atomic_write, check_npz, open_npz
 from pcbf_records.sheets import Task
 
 # (observation dimensions, action dimensions) of the official files, by the beginning of the task's name
@@ -169,7 +169,12 @@ def _checked(file: Path, task: Task) -> dict[str, Any]:
     if not file.exists():
         raise missing(file, task, file.parent.parent)
     receipt = check_file(file)
-    arrays = receipt["arrays"]
+    try:
+        with file.open("rb") as stream:
+            check_npz(stream)
+        arrays = describe(file)
+    except ValueError as error:
+        raise DatasetError(f"{file} cannot be read ({error}). Move it away, then fetch or make it again.") from error
     has_buttons = any(name in task.dataset for name in ("scene", "puzzle"))
     wanted = ["observations", "actions", "terminals", "qpos", *(["button_states"] if has_buttons else [])]
     rows = {name: arrays[name]["shape"][0] for name in wanted if name in arrays and arrays[name]["shape"]}

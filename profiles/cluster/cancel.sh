@@ -1,0 +1,3 @@
+#!/bin/sh
+# Take submitted jobs out of the queue: cancel.sh NUMBER…
+if command -v qdel >/dev/null; then qdel "$@"; else bkill "$@"; fi
