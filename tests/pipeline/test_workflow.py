@@ -55,6 +55,9 @@ def everything(scale: str) -> dict[str, int]:
     train, ablate = control_jobs(settings, sheets), ablation_jobs(settings, sheets)
     datasets = {sheets.tasks[job.task].dataset for job in [*train, *ablate]}
     made = {"fetch_data" if settings["control"]["data"] is None else "make_data": len(datasets)}
+    has_cube = "cube" in settings["calibration"]["datasets"]  # from files like the suite's
+    if has_cube and settings["control"]["data"] != calibration_source(settings, "cube"):
+        made["make_data"] = made.get("make_data", 0) + 1
     once = [
         "toy_collect",
         "exact_collect",
@@ -75,7 +78,7 @@ def everything(scale: str) -> dict[str, int]:
         "evaluate": len(train),
         "ablate": len(ablate),
         "evaluate_ablation": len(ablate),
-        **(made if settings["control"]["data"] == calibration_source(settings, "cube") else {**made, "make_data": 1}),
+        **made,
         **dict.fromkeys(once, 1),
     }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -30,7 +32,8 @@ TOP = 3.0  # of a histogram's axis, in units of the uniform density
 def draw(results: Results) -> Figure:
     """The figure: a row of histograms per dataset, then a panel of scores each."""
     figure = Figure(figsize=(theme.DOUBLE_COLUMN, 5.0), layout="constrained")
-    upper, lower = np.ravel(figure.subfigures(2, 1, height_ratios=(3, 2)))
+    parts: Any = figure.subfigures(2, 1, height_ratios=(3, 2))
+    upper, lower = parts
     methods = list(dict.fromkeys(method for dataset in DATASETS for method in methods_of(results, dataset)))
     grid = upper.subplots(len(DATASETS), max(len(methods), 1), sharex=True, sharey=True, squeeze=False)
     for row, dataset in zip(grid, DATASETS, strict=True):

@@ -26,6 +26,7 @@ from pcbf_records.errors import RecordError
 from pcbf_records.files import atomic_write, open_npz
 
 MAZE_GOAL, MAZE_TRAP = (7, 10), (1, 7)  # cells; from the closed one, where a teleport may lead, there is no way
+MAZE_TELEPORTS = ((4, 6), (5, 1))
 MAZE_NOISE = 0.5
 HOPPER_STIFFNESS, HOPPER_DAMPING, HOPPER_NOISE = 2.0, 0.2, 1.0
 FIELDS = ("observation", "action", "reward", "terminal", "is_last")
@@ -102,14 +103,31 @@ def directions() -> dict[tuple[int, int], np.ndarray]:
     return {**found, MAZE_GOAL: goal}
 
 
-def maze_episode(seed: int, length: int) -> Episode:
-    """A walk from any cell to the goal, -1 for every step; a teleport leads to one of three places, one of them closed.
+@cache
+def starts() -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """The cells from which the shortest path leads over a teleport, and all from which there is a path."""
+    env, aims = maze(), directions()
+    cells = [cell for cell in aims if cell not in (MAZE_GOAL, MAZE_TRAP)]
 
-    Observed is where the point is after a jump.
+    def leads_over_a_teleport(cell: tuple[int, int]) -> bool:
+        while cell != MAZE_GOAL:
+            if cell in MAZE_TELEPORTS:
+                return True
+            cell = env.xy_to_ij(aims[cell])
+        return False
+
+    return [cell for cell in cells if leads_over_a_teleport(cell)], cells
+
+
+def maze_episode(seed: int, length: int) -> Episode:
+    """A walk to the goal, -1 for every step; a teleport leads to one of three places, one of them closed.
+
+    Half of the walks begin where the path leads over a teleport, the others anywhere. Observed is where the point is
+    after a jump.
     """
     env, aims, rng = maze(), directions(), np.random.default_rng(seed)
-    starts = [cell for cell in aims if cell not in (MAZE_GOAL, MAZE_TRAP)]
-    start = starts[rng.integers(len(starts))]
+    cells = starts()[rng.integers(2)]
+    start = cells[rng.integers(len(cells))]
     steps: list[Step] = []
     with own_generator(None):
         np.random.seed(seed)  # noqa: NPY002 - teleports draw from it
