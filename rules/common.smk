@@ -28,6 +28,9 @@ from pcbf_experiments.campaign.scheduler import (
 from pcbf_experiments.campaign.settings import (
     SCALES,
     SettingsError,
+    calibration_job,
+    calibration_pairs,
+    calibration_source,
     exact_job,
     exact_pairs,
     jobs_per_gpu,
@@ -35,9 +38,11 @@ from pcbf_experiments.campaign.settings import (
     toy_pairs,
 )
 from pcbf_records import layout
+from pcbf_records.calibration import CUBE_TASK, DATASETS
 from pcbf_records.canonical import canonical_json
 from pcbf_records.exact import MDPS
 from pcbf_records.toy import PAPER_PROCESSES, PROCESSES, TOY_METHODS
+from pcbf_records.variants import base_method
 
 ROOT = Path(workflow.basedir)
 
@@ -138,9 +143,27 @@ def exact_of(scale):
     return [f"{layout.scale_folder(scale)}/{layout.exact_run(*pair)}" for pair in exact_pairs(SETTINGS[scale])]
 
 
+def calibration_of(scale):
+    """Paths of all calibration runs of a scale."""
+    pairs = calibration_pairs(SETTINGS[scale])
+    return [f"{layout.scale_folder(scale)}/{layout.calibration_run(*pair)}" for pair in pairs]
+
+
+def episodes_of(scale, source):
+    """Path of the episodes of a calibration dataset, as many as the scale wants."""
+    return layout.calibration_data(source, **calibration_source(SETTINGS[scale], source))
+
+
+def calibration_origin(wildcards):
+    """What the episodes of a calibration dataset are read from: none are, but those of the arm."""
+    folder = layout.local_data(wildcards.episodes, wildcards.length, wildcards.seed)
+    return [f"{folder}/verified/{PLAN.sheets.tasks[CUBE_TASK].dataset}.txt"] if wildcards.source == "cube" else []
+
+
 def everything(scale):
     """All that is made of a scale besides training runs: its toys, exact control, and what `EVERYTHING` lists."""
-    return [*toys_of(scale), *exact_of(scale), *(path.format(scale=scale) for path in EVERYTHING)]
+    runs = [*toys_of(scale), *exact_of(scale), *calibration_of(scale)]
+    return [*runs, *(path.format(scale=scale) for path in EVERYTHING)]
 
 
 def receipts(jobs):
@@ -224,7 +247,9 @@ wildcard_constraints:
     process="|".join(PROCESSES),
     method="|".join(TOY_METHODS),
     mdp="|".join(MDPS),
-    agent="|".join(PLAN.sheets.methods),
+    agent="|".join([*PLAN.sheets.methods, *(name for each in SETTINGS.values() for name in each["exact"]["variants"])]),
+    source="|".join(DATASETS),
+    critic="[a-z0-9_]+(-[A-Za-z0-9_.]+)?",
     task="|".join(PLAN.sheets.tasks),
     dataset="|".join({task.dataset for task in PLAN.sheets.tasks.values()}),
     group="seeds[0-9-]+",

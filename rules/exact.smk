@@ -13,7 +13,7 @@ rule exact:
         at_scale("benchmarks/exact/{mdp}/{agent}.jsonl")
     threads: 1
     params:
-        version=lambda w: (EXACT_VERSION, PLAN.sheets.methods[w.agent].version),
+        version=lambda w: (EXACT_VERSION, PLAN.sheets.methods[base_method(w.agent)].version),
         settings=lambda w: canonical_json(exact_job(SETTINGS[w.scale], w.agent)),
         progress=at_scale(layout.progress_of_exact("{mdp}", "{agent}")),
     shell:

@@ -4,6 +4,7 @@
 W1 = [at_scale(layout.TOY_W1), at_scale(layout.TOY_TUNING_W1)]
 LOSS_STD = at_scale(layout.TOY_LOSS_STD)
 EXACT = [at_scale(layout.EXACT_RESULTS), at_scale(layout.EXACT_OPTIMA)]
+CALIBRATION = at_scale(layout.CALIBRATION_RESULTS)
 CHECKS, POPULATION = at_scale(layout.THEORY_CHECKS), at_scale(layout.THEORY_POPULATION)
 CONTROL = [at_scale(layout.CONTROL_EVALUATIONS), at_scale(layout.CONTROL_CONFIGS)]
 PICTURES = at_scale(layout.RENDERED)
@@ -21,12 +22,14 @@ FIGURES = {
         [*W1, LOSS_STD, POPULATION],
     ),
     "exact": (["exact_control"], EXACT),
+    "calibration": (["calibration"], [CALIBRATION]),
     "control": (["performance_profiles", "ablations"], CONTROL),
     "pictures": (["ogbench"], [PICTURES]),
 }
 TABLES = {
     "toy": (["toy_w1", "toy_w1_sweep", "toy_contest", "toy_paired", "theory_checks"], [*W1, CHECKS]),
-    "exact": (["exact_control", "exact_risk", "exact_paired"], EXACT),
+    "exact": (["exact_control", "exact_risk", "exact_paired", "ablations_exact"], EXACT),
+    "calibration": (["calibration", "calibration_paired", "ablations_calibration"], [CALIBRATION]),
     "control": (
         [
             "aggregated",
@@ -121,6 +124,7 @@ rule manifest:
     input:
         lambda w: toys_of(w.scale),
         lambda w: exact_of(w.scale),
+        lambda w: calibration_of(w.scale),
         RECORDS,
     output:
         at_scale(layout.MANIFEST),

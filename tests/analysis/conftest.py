@@ -17,12 +17,14 @@ from pcbf_analysis.results import Results
 from pcbf_core.mdp import MDPS
 from pcbf_core.mrp import MRPS, ReturnLaw
 from pcbf_records import layout
+from pcbf_records.calibration import DATASETS, collect_calibration, save_calibration_record
 from pcbf_records.canonical import readable_json
 from pcbf_records.exact import collect_exact, save_exact_record
 from pcbf_records.files import write_text
 from pcbf_records.theory import CheckRow, PopulationRow, write_checks, write_population
 from pcbf_records.toy import PROCESSES, RESIDUAL_STEPS, TOY_METHODS, collect_toys, save_toy_record
 
+from ..calibration_records import calibration_arrays
 from ..exact_records import exact_arrays
 from .run_fixtures import REPOSITORY
 
@@ -176,12 +178,12 @@ def write_theory(root: Path) -> None:
 def write_exact(root: Path) -> None:
     """Records of exact control: two methods that act by CVaR as well, one that does not."""
     for mdp in MDPS.values():
-        for method in ("pcbf_flow", "iqn", "iql"):
+        for method in ("pcbf_flow", "iqn", "iql", "pcbf_flow-independent"):
             arrays = exact_arrays(num_states=mdp.num_states)
             if method == "iql":
                 arrays |= {name: arrays[name][:1] for name in ("risk_levels", "policies", "cvar")}
                 arrays["w1"] = np.full_like(arrays["w1"], np.nan)
-            if method == "iqn":
+            if method in ("iqn", "pcbf_flow-independent"):
                 arrays["w1"] = arrays["w1"] + 0.2
             save_exact_record(root / layout.exact_run(mdp.name, method), arrays, METADATA)
     optima = [
@@ -191,6 +193,17 @@ def write_exact(root: Path) -> None:
         for index, measure in enumerate(("mean", "cvar_0.1"))
     ]
     collect_exact(root, {name: mdp.start for name, mdp in MDPS.items()}, optima)
+
+
+def write_calibration(root: Path) -> None:
+    """Records of calibration: two critics, the references, and two variants."""
+    shifts = {"pcbf_flow": 0.0, "iqn": 0.1, "monte_carlo": -0.1, "marginal": 0.4}
+    shifts |= {"pcbf_flow-weight0": 0.05, "pcbf_flow-mean": 0.2}
+    for dataset in DATASETS:
+        for method, shift in shifts.items():
+            path = root / layout.calibration_run(dataset, method)
+            save_calibration_record(path, calibration_arrays(shift=shift), METADATA)
+    collect_calibration(root)
 
 
 def build_results(
@@ -213,6 +226,7 @@ def build_results(
         collect_toys(root)
     if "pcbf_flow" in methods:
         write_exact(root)
+        write_calibration(root)
     write_theory(root)
     manifest = {
         "config_hash": "ab12",

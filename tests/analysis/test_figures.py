@@ -137,6 +137,7 @@ def test_the_registry_names_the_records_each_figure_reads(whole: Results) -> Non
         "residual",
         "flow_path",
         "exact_control",
+        "calibration",
     }
     for artefact in artefacts.of_kind("figure").values():
         assert all((whole.root / name).exists() for name in artefact.inputs), artefact.label
@@ -165,6 +166,7 @@ def test_whole_records_leave_no_panel_empty(label: str, whole: Results) -> None:
         ("flow_path", 4, 10),  # fixed points of normal rewards are a line without toy records
         ("residual", 0, 4),
         ("exact_control", 4, 4),
+        ("calibration", 6, 6),  # a histogram and a panel of scores per dataset
     ],
 )
 def test_panels_without_records_say_so(

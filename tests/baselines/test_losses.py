@@ -48,6 +48,15 @@ def test_quantile_regression_sums_predictions_and_averages_the_rest():
     assert float(losses.quantile_regression_loss(prediction, level, target, 1.0)) == pytest.approx(expected)
 
 
+def test_gaussian_bellman_loss():
+    # σ = 2, m - μ = 3, d = 1: log 2 + (9 + 1) / 8
+    value = losses.gaussian_bellman_loss(jnp.array(1.0), jnp.array(2.0), jnp.array(4.0), jnp.array(1.0))
+    assert float(value) == pytest.approx(np.log(2) + 1.25, rel=1e-6)
+    # targets N(0, 1) and N(4, 1), alike often: their mean is 2, their variance 1 + 4, where both derivatives vanish
+    slope = jax.grad(lambda m, s: losses.gaussian_bellman_loss(m, s, jnp.array([0.0, 4.0]), 1.0).mean(), argnums=(0, 1))
+    np.testing.assert_allclose(slope(2.0, 5**0.5), 0, atol=1e-6)
+
+
 def test_conservative_penalty():
     # two actions of density ½ and value log 3, log 5: log(3/½ + 5/½) - 1 = log 16 - 1
     value = losses.conservative_penalty(jnp.log(jnp.array([3.0, 5.0])), jnp.log(jnp.array([0.5, 0.5])), jnp.array(1.0))

@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 
 from pcbf_baselines.c51 import CategoricalCritic, CategoricalCriticConfig
+from pcbf_baselines.codac import ConservativeCritic, ConservativeCriticConfig
 from pcbf_baselines.flow_iqn import SortedFlowCritic, SortedFlowCriticConfig, sorted_in_groups
+from pcbf_baselines.gaussian import GaussianCritic, GaussianCriticConfig
 from pcbf_baselines.quantiles import QuantileCritic, QuantileCriticConfig
 from pcbf_core.critic import PCBFCritic, PCBFCriticConfig
 from pcbf_core.learner import ReturnCritic
 from pcbf_core.mrp import Bernoulli, Crossroads
 from pcbf_core.types import TaskSpec, Transition
+
+from ..methods import SPECS, random_batch
 
 SMALL = {"hidden_sizes": (16, 16), "layer_norm": False, "num_critics": 1, "discount": 0.5}
 KEY = jax.random.key(0)
@@ -102,3 +106,44 @@ def test_every_critic_steps_and_reads_quantiles_in_order(critic: ReturnCritic):
     assert quantiles.shape == (3, 7)
     if not isinstance(critic, QuantileCritic):  # whose quantile function may cross itself before it is trained
         assert (jnp.diff(quantiles, axis=-1) >= 0).all()
+
+
+# --- critics that evaluate a given policy -------------------------------------------------------------------------
+
+SPEC = SPECS["state"]
+
+
+@pytest.mark.slow
+def test_a_normal_law_has_the_quantiles_of_its_moments():
+    critic = GaussianCritic(GaussianCriticConfig(hidden_sizes=(4,), num_critics=2, least_deviation=0.3), SPEC)
+    batch, levels = random_batch(SPEC, 3), jnp.array([0.5, 0.8413447])
+
+    @jax.jit
+    def both() -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+        state, place = critic.init(KEY), (batch.observation, batch.action)
+        return critic.moments(state.params["critic"], *place), critic.quantiles(state, *place, levels)
+
+    (mean, deviation), found = both()
+    np.testing.assert_allclose(found, jnp.stack([mean, mean + deviation], axis=-1), rtol=1e-5)
+    assert (deviation > 0.3).all()
+
+
+@pytest.mark.slow
+def test_codacs_critic_without_its_penalty_is_iqns():
+    small = {"hidden_sizes": (4,), "quantile_features": 4, "num_cosines": 3, "num_levels": 2, "num_critics": 1}
+    batch = random_batch(SPEC, 5)
+    batch = batch.replace(next_action=batch.action)
+
+    def critic(weight: float) -> ConservativeCritic:
+        return ConservativeCritic(ConservativeCriticConfig(**small, penalty_weight=weight), SPEC)
+
+    @jax.jit
+    def losses() -> tuple[jax.Array, ...]:
+        params, key = critic(0.0).init_params(KEY), jax.random.key(1)
+        regression = critic(0.0).law.regression(params, params, batch, jax.random.split(key, 3)[0])[0]
+        (plain, _), (weighed, metrics) = (critic(w).loss(params, params, batch, key, {}) for w in (0.0, 0.5))
+        return regression, plain, weighed, metrics["penalty"]
+
+    regression, plain, weighed, penalty = map(float, losses())
+    assert plain == pytest.approx(regression, rel=1e-6)
+    assert weighed - plain == pytest.approx(0.5 * penalty, rel=1e-4)

@@ -18,7 +18,7 @@ from pcbf_core import (
     train_chunk,
 )
 from pcbf_core.mrp import MRPS
-from pcbf_core.noise import even_levels, noise_and_times
+from pcbf_core.noise import even_levels, noise_and_times, noise_at_levels
 
 SPEC = TaskSpec(observation_shape=(3,), action_dim=2)
 KEY = jax.random.key(0)
@@ -288,3 +288,30 @@ def test_dataset_draws_only_its_own_rows():
     drawn = Dataset(transitions).sample(jax.random.key(0), 500)
     assert set(np.asarray(drawn.reward)) == set(range(8))
     np.testing.assert_array_equal(drawn.observation, transitions.observation[drawn.reward.astype(int)])
+
+
+@pytest.mark.slow
+def test_mean_targets_put_one_number_in_the_place_of_the_successors_law():
+    """Against the loss written out: straight lines from the noise to R + γ Q̂(s', a')."""
+    small = {"hidden_sizes": (8,), "num_flow_steps": 2, "discount": 0.9, "num_critics": 1}
+    critic, transitions = PCBFCritic(PCBFCriticConfig(**small, path="linear", bootstrap="mean"), SPEC), batch(6)
+
+    @jax.jit
+    def both() -> tuple[jax.Array, jax.Array]:
+        state = critic.init(KEY)
+        params = state.params["critic"]
+        successor = critic.trained_flow(params, transitions.next_observation, transitions.successor_action)
+        mean = successor.returns(noise_at_levels(even_levels(4))).mean(axis=-1, keepdims=True)
+        end = transitions.reward[:, None] + 0.9 * mean
+        noise, time = critic.draw(jax.random.split(KEY)[0], transitions)
+        current = critic.trained_flow(params, transitions.observation, transitions.action)
+        error = current.member_velocities(time, (1 - time) * noise + time * end) - (end - noise)
+        return (error**2).mean(), critic.loss(params, params, transitions, KEY, state.coefficients)[0]
+
+    written_out, loss = both()
+    assert float(loss) == pytest.approx(float(written_out), rel=1e-4)
+
+
+def test_mean_targets_need_the_straight_path():
+    with pytest.raises(ValueError, match="has no successor path to follow"):
+        PCBFCriticConfig(bootstrap="mean")

@@ -19,11 +19,12 @@ from pcbf_baselines import METHODS
 from pcbf_baselines.registry import make_config
 from pcbf_experiments import renders, sheets
 from pcbf_experiments.campaign import compare, estimate, lease, publish, status
-from pcbf_experiments.cli import collect, data, evaluate, exact, rehearse, theory, toy, train
+from pcbf_experiments.cli import calibrate, collect, data, evaluate, exact, rehearse, theory, toy, train
 from pcbf_experiments.method_settings import method_schemas, setting_faults
 
 ROOT = Path(__file__).parents[2]
 TASK = "cube-single-play-singletask-task1-v0"
+CALIBRATE = ("run", "hopper", "iqn", "--data", "d.npz", "--output", "x.npz")
 TRAIN = (TASK, "pcbf")
 COMMANDS: dict[str, Callable[[Sequence[str]], Any]] = {
     "pcbf-train": train.main,
@@ -31,6 +32,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], Any]] = {
     "pcbf-data": data.main,
     "pcbf-toy": toy.main,
     "pcbf-exact": exact.main,
+    "pcbf-calibrate": calibrate.main,
     "pcbf-theory": theory.main,
     "pcbf-collect": collect.main,
     "pcbf-status": status.main,
@@ -99,6 +101,13 @@ BAD_INPUT = [
     ("pcbf-exact", ("run", "cliff", "iqll", "--output", "x.npz"), "Did you mean 'iql'"),
     ("pcbf-exact", ("run", "cliff", "iql", "--output", "x.npz", "--settings", '{"num_steps": 0}'), "`num_steps=0`"),
     ("pcbf-exact", ("run", "cliff", "iql", "--output", "x.npz", "--settings", '{"own": {"lr": 1}}'), "IQLConfig key"),
+    ("pcbf-calibrate", ("data", "hoper", "--output", "x.npz"), "teleport, hopper; did you mean hopper?"),
+    ("pcbf-calibrate", ("data", "cube", "--output", "x.npz"), "pass their folder as --data-dir"),
+    ("pcbf-calibrate", ("data", "hopper", "--seed", "-1", "--output", "x.npz"), "'-1' must be a whole number >= 0"),
+    ("pcbf-calibrate", ("run", "hopper", "iqnn", "--data", "d.npz", "--output", "x.npz"), "did you mean iqn?"),
+    ("pcbf-calibrate", CALIBRATE, "d.npz is no file that"),
+    ("pcbf-calibrate", (*CALIBRATE, "--settings", '{"discount": 1}'), "`discount=1` is out of range"),
+    ("pcbf-calibrate", ("collect", "--results", "nowhere"), "make them with `pcbf-calibrate run`"),
     ("pcbf-toy", ("run", "chian", "pcbf", "--output", "x.npz"), "Did you mean 'chain'"),
     ("pcbf-toy", ("run", "chain", "pcbf", "--settings", "{", "--output", "x.npz"), "is not JSON"),
     ("pcbf-toy", ("run", "chain", "pcbf", "--output", "x.npz", "--settings", '{"num_steps": 0}'), "`num_steps=0`"),
@@ -146,6 +155,8 @@ def test_the_table_of_the_docs_is_this_one():
         "pcbf-data --help",
         "pcbf-toy --help",
         "pcbf-exact --help",
+        "pcbf-calibrate --help",
+        "pcbf-calibrate run hopper iqnn --data d.npz --output x.npz",
         "pcbf-theory --help",
         "pcbf-status --help",
         "pcbf-rehearse --help",

@@ -62,7 +62,7 @@ def test_records_import_neither_pandas_nor_simulators() -> None:
     assert not imported & heavy
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "data", "toy", "exact"])
+@pytest.mark.parametrize("command", ["train", "evaluate", "data", "toy", "exact", "calibrate"])
 def test_a_command_shows_its_options_without_jax(command: str) -> None:
     code = f"import sys; from pcbf_experiments.cli.{command} import parser; parser(); assert 'jax' not in sys.modules"
     run(code)

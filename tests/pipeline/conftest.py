@@ -17,8 +17,17 @@ import pytest
 
 from pcbf_experiments.campaign.manifest import build_manifest
 from pcbf_experiments.campaign.plan import ablation_jobs, control_jobs
-from pcbf_experiments.campaign.settings import Settings, exact_job, exact_pairs, load_scale, toy_job, toy_pairs
+from pcbf_experiments.campaign.settings import (
+    Settings,
+    calibration_pairs,
+    exact_job,
+    exact_pairs,
+    load_scale,
+    toy_job,
+    toy_pairs,
+)
 from pcbf_records import layout
+from pcbf_records.calibration import collect_calibration, save_calibration_record
 from pcbf_records.canonical import content_hash, readable_json
 from pcbf_records.control import collect_control
 from pcbf_records.exact import collect_exact, save_exact_record
@@ -36,6 +45,7 @@ from pcbf_records.sheets import load_sheets
 from pcbf_records.theory import CheckRow, PopulationRow, write_checks, write_population
 from pcbf_records.toy import SHAPES, collect_toys, save_toy_record
 
+from ..calibration_records import calibration_arrays
 from ..exact_records import exact_arrays
 
 REPOSITORY = Path(__file__).parents[2]
@@ -152,6 +162,11 @@ def write_finished_scale(
         arrays["cvar"] = arrays["cvar"] + shift + 0.02 * random.standard_normal(arrays["cvar"].shape)
         save_exact_record(results / layout.exact_run(mdp, method), arrays, {})
     collect_exact(results, dict.fromkeys(settings["exact"]["mdps"], 0), [])
+    for dataset, method in calibration_pairs(settings):
+        arrays = calibration_arrays(settings["calibration"]["num_seeds"], shift)
+        arrays["crps"] = arrays["crps"] + 0.02 * random.standard_normal(arrays["crps"].shape)
+        save_calibration_record(results / layout.calibration_run(dataset, method), arrays, {})
+    collect_calibration(results)
     checks = [
         CheckRow("endpoints", "s", "prop:endpoints_main", 1e-9, 0, "≈", 1e-6),
         CheckRow("bound", "s", "l", 1, 2, "<="),

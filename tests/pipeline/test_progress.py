@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pcbf_experiments.campaign.plan import load_plan
-from pcbf_experiments.campaign.settings import exact_pairs, toy_pairs
+from pcbf_experiments.campaign.settings import calibration_pairs, exact_pairs, toy_pairs
 from pcbf_experiments.campaign.watch import (
     COMPILE_WORK,
     CONTROL_STEP_WORK,
@@ -127,9 +127,8 @@ def test_the_work_of_a_job_is_its_gradient_steps_or_those_of_its_episodes():
     plan = load_plan(REPOSITORY, {"scale": "smoke", "toy": toy, "control": {"run": run, "num_seeds": 3}})
     work, before = plan_work(plan), START_UP_WORK + COMPILE_WORK
     num_coefficients = len(plan.settings["smoke"]["toy"]["dcfm_weights"])
-    assert len(work) == sum(len(pairs(plan.settings[plan.scale])) for pairs in (toy_pairs, exact_pairs)) + 2 * len(
-        plan.selected()
-    )
+    alone = sum(len(pairs(plan.settings[plan.scale])) for pairs in (toy_pairs, exact_pairs, calibration_pairs))
+    assert len(work) == alone + 2 * len(plan.selected())
     assert work[VALUE_FLOWS.name] == before + num_coefficients * (2 + 1) * 500
     task = "cube-single-play-singletask-task1-v0"
     assert work[f"train-{task}-pcbf-seeds0-1"] == before + 2 * 60 * CONTROL_STEP_WORK

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,15 @@ from pcbf_core.flow import SOLVERS
 from pcbf_core.mdp import MDPS as PROBLEMS
 from pcbf_core.mrp import MRPS
 from pcbf_core.networks import ACTIVATIONS
+from pcbf_core.types import TaskSpec
+from pcbf_experiments.calibration import CalibrationSettings, make_critic
 from pcbf_experiments.campaign.plan import evaluate_job, load_plan, takes_proposal, train_job
 from pcbf_experiments.campaign.settings import (
     SCALES,
     SettingsError,
+    calibration_job,
+    calibration_pairs,
+    calibration_source,
     exact_job,
     exact_pairs,
     jobs_per_gpu,
@@ -35,6 +41,7 @@ from pcbf_experiments.evaluation import EvaluationSettings
 from pcbf_experiments.exact import ExactSettings, exact_agent
 from pcbf_experiments.running.settings import RunSettings
 from pcbf_experiments.toy import ToySettings
+from pcbf_records.calibration import CALIBRATED, DATASETS, MARGINAL
 from pcbf_records.canonical import canonical_json, content_hash, differences
 from pcbf_records.exact import MDPS
 from pcbf_records.toy import PROCESSES, TOY_METHODS
@@ -59,7 +66,7 @@ def edit(path: Path, **changes: Any) -> None:
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_scale_is_valid(scale):
     settings = load_scale(REPOSITORY / f"config/scales/{scale}.yaml")
-    assert set(settings) == {"toy", "theory", "exact", "control", "renders"}
+    assert set(settings) == {"toy", "theory", "exact", "calibration", "control", "renders"}
 
 
 def test_no_scale_file_is_unknown():
@@ -76,7 +83,13 @@ def test_schema_knows_the_core():
     assert toy["methods"]["items"]["enum"] == list(TOY_METHODS)
     exact = schema["properties"]["exact"]
     assert exact["properties"]["mdps"]["items"]["enum"] == list(MDPS)
+    assert exact["properties"]["variant_mdps"]["items"]["enum"] == list(MDPS)
     assert set(exact["properties"]) == set(exact["required"])
+    calibration = schema["properties"]["calibration"]
+    assert list(calibration["properties"]["datasets"]["properties"]) == list(DATASETS)
+    assert calibration["properties"]["variant_datasets"]["items"]["enum"] == list(DATASETS)
+    assert calibration["properties"]["methods"]["items"]["enum"] == list(CALIBRATED)
+    assert set(calibration["properties"]) == set(calibration["required"])
     assert {process: grid["items"]["maximum"] for process, grid in grids.items()} == {
         process: MRPS[process].discount for process in MRPS
     }
@@ -165,7 +178,7 @@ def test_snakemake_hands_over_text_and_it_is_read_as_json():
         (
             {"xyz": "1"},
             "--config: xyz = 1: unknown key; known are scale, tasks, domains, methods, jobs_per_gpu, toy, theory, "
-            "exact, control, renders",
+            "exact, calibration, control, renders",
         ),
     ],
 )
@@ -354,6 +367,35 @@ def test_every_job_of_exact_control_makes_an_agent(scale):
         agent = exact_agent(PROBLEMS[mdp], method, default, own)
         wanted = default.get("decay_steps") if hasattr(agent.config, "decay_steps") else None
         assert wanted in (None, config_from(ExactSettings, job).num_steps)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_job_of_calibration_makes_a_critic(scale):
+    settings = load_scale(REPOSITORY / f"config/scales/{scale}.yaml")
+    spec = TaskSpec((3,), 2, return_range=(-1.0, 1.0))
+    for dataset, method in calibration_pairs(settings):
+        job = calibration_job(settings, dataset, method)
+        default, own = job.pop("default"), job.pop("own")
+        assert set(job) == {field.name for field in dataclasses.fields(CalibrationSettings)}
+        made = config_from(CalibrationSettings, job)
+        assert made.discount**made.horizon < made.truncation
+        assert made.horizon < calibration_source(settings, dataset)["length"]
+        if method != MARGINAL:
+            critic = make_critic(method, spec, made.discount, default, own)
+            assert critic.config.decay_steps in (None, made.num_steps)
+
+
+@pytest.mark.parametrize(
+    ("section", "variants", "sentence"),
+    [
+        ("exact", {"pcbf_flow": {}}, "exact.variants.pcbf_flow: must be called by its method, a - and a word"),
+        ("exact", {"pcbf_flwo-x": {}}, 'exact.variants = "pcbf_flwo": unknown; did you mean pcbf_flow?'),
+        ("calibration", {"pcbf_flow-x": {"lr": 1}}, "calibration.variants.pcbf_flow-x.lr = 1: unknown key"),
+    ],
+)
+def test_a_variant_is_called_by_its_method_and_has_its_settings(section, variants, sentence):
+    with pytest.raises(SettingsError, match=re.escape(sentence)):
+        load_plan(REPOSITORY, {"scale": "smoke", section: {"variants": variants}})
 
 
 @pytest.mark.parametrize("scale", SCALES)

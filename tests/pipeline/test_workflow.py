@@ -19,7 +19,14 @@ from pcbf_analysis import artefacts
 from pcbf_experiments.campaign.compare import MACHINE_DEPENDENT
 from pcbf_experiments.campaign.manifest import faults, read_manifest, record_names
 from pcbf_experiments.campaign.plan import ablation_jobs, control_jobs, load_plan, train_job
-from pcbf_experiments.campaign.settings import SCALES, exact_pairs, load_scale, toy_pairs
+from pcbf_experiments.campaign.settings import (
+    SCALES,
+    calibration_pairs,
+    calibration_source,
+    exact_pairs,
+    load_scale,
+    toy_pairs,
+)
 from pcbf_experiments.campaign.watch import RunLog
 from pcbf_records import layout
 from pcbf_records.exact import MDPS
@@ -30,10 +37,12 @@ from pcbf_records.toy import PAPER_PROCESSES, W1_COLUMNS
 
 from .conftest import REPOSITORY, commit, git, read_rows, said_by
 
-FIGURE_RULES = [f"figures_{name}" for name in ("residual", "flows", "distances", "exact", "control", "pictures")]
-TABLE_RULES = [f"tables_{name}" for name in ("toy", "exact", "control", "comparison")]
+FIGURE_RULES = [
+    f"figures_{name}" for name in ("residual", "flows", "distances", "exact", "calibration", "control", "pictures")
+]
+TABLE_RULES = [f"tables_{name}" for name in ("toy", "exact", "calibration", "control", "comparison")]
 ARTEFACT_RULES = [*FIGURE_RULES, *TABLE_RULES, "claims", "report"]
-OF_CONTROL = ["collect", "figures_control", *TABLE_RULES[2:], "claims", "manifest", "report", "all"]
+OF_CONTROL = ["collect", "figures_control", *TABLE_RULES[3:], "claims", "manifest", "report", "all"]
 TASK = "cube-single-play-singletask-task1-v0"
 SMOKE = Path(layout.scale_folder("smoke"))
 Plan = Callable[..., dict[str, int]]
@@ -44,15 +53,31 @@ def everything(scale: str) -> dict[str, int]:
     settings, sheets = load_scale(REPOSITORY / f"config/scales/{scale}.yaml"), load_sheets(REPOSITORY)
     train, ablate = control_jobs(settings, sheets), ablation_jobs(settings, sheets)
     datasets = {sheets.tasks[job.task].dataset for job in [*train, *ablate]}
-    once = ["toy_collect", "exact_collect", "theory", "collect", "render", "manifest", "all", *ARTEFACT_RULES]
+    made = {"fetch_data" if settings["control"]["data"] is None else "make_data": len(datasets)}
+    has_cube = "cube" in settings["calibration"]["datasets"]  # from files like the suite's
+    if has_cube and settings["control"]["data"] != calibration_source(settings, "cube"):
+        made["make_data"] = made.get("make_data", 0) + 1
+    once = [
+        "toy_collect",
+        "exact_collect",
+        "calibration_collect",
+        "theory",
+        "collect",
+        "render",
+        "manifest",
+        "all",
+        *ARTEFACT_RULES,
+    ]
     return {
         "toy": len(toy_pairs(settings)),
         "exact": len(exact_pairs(settings)),
+        "calibrate": len(calibration_pairs(settings)),
+        "calibration_data": len(settings["calibration"]["datasets"]),
         "train": len(train),
         "evaluate": len(train),
         "ablate": len(ablate),
         "evaluate_ablation": len(ablate),
-        "fetch_data" if settings["control"]["data"] is None else "make_data": len(datasets),
+        **made,
         **dict.fromkeys(once, 1),
     }
 
@@ -178,7 +203,8 @@ def test_every_artefact_is_made_once_and_after_the_records_it_reads(checkout, ru
     assert set(planned) == set(wanted)
     for output, names in wanted.items():
         for name in names:
-            collected = {"toy/runs/": layout.TOY_W1, "exact/runs/": layout.EXACT_RESULTS}  # from all runs
+            collected = {"toy/runs/": layout.TOY_W1, "exact/runs/": layout.EXACT_RESULTS}
+            collected["calibration/runs/"] = layout.CALIBRATION_RESULTS  # from all runs
             stands_for = made_by(next((file for folder, file in collected.items() if name.startswith(folder)), name))
             found = [path.startswith((made_by(name), stands_for)) for path in planned[output]]
             assert any(found), (output, name)
@@ -317,6 +343,7 @@ class TestSmoke:
             (layout.toy_run("chain", "pcbf"), "toy"),
             (layout.exact_run("cliff", "iqn"), "exact"),
             (layout.EXACT_OPTIMA, "exact_collect"),
+            (layout.calibration_run("hopper", "gaussian"), "calibrate"),
             (layout.THEORY_CHECKS, "theory"),
             (layout.TOY_W1, "toy_collect"),
             (layout.CONTROL_EVALUATIONS, "collect"),
@@ -386,7 +413,7 @@ class TestSmoke:
         for path in (smoke_copy / "data").rglob("*"):
             os.utime(path, (2e9, 2e9))  # newer than every record
         jobs = plan(smoke_copy, *config_of("smoke"))
-        assert not {"train", "ablate", "evaluate", "evaluate_ablation", "make_data", "toy"} & set(jobs)
+        assert not {"train", "ablate", "evaluate", "evaluate_ablation", "make_data", "toy", "calibrate"} & set(jobs)
 
     def test_a_new_version_of_a_control_method_trains_its_runs_only(self, smoke_copy, plan):
         sheet = smoke_copy / "config/methods.tsv"
@@ -458,8 +485,8 @@ def test_records_of_a_scale_are_named_once(scale):
     plan = load_plan(REPOSITORY, {"scale": scale})
     names = record_names(plan.settings[scale], plan.sheets)
     num_runs = sum(len(job.seeds) for job in [*plan.control(scale), *plan.ablations(scale)])
-    num_jobs = len(toy_pairs(plan.settings[scale])) + len(exact_pairs(plan.settings[scale]))
-    num_fixed = num_jobs + 3 + 2 + 2 + 2  # and the tables of toys and exact control, theory; the suite's
+    num_jobs = sum(len(pairs(plan.settings[scale])) for pairs in (toy_pairs, exact_pairs, calibration_pairs))
+    num_fixed = num_jobs + 3 + 2 + 1 + 2 + 2  # and the tables of toys, exact control, calibration; theory; the suite's
     assert len(names) == len(set(names)) == num_fixed + 2 * num_runs  # run and evaluation records
 
 

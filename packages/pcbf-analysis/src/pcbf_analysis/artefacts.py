@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from pcbf_analysis import tables, theme
 from pcbf_analysis.figures import (
     ablations,
+    calibration,
     cdf_comparison,
     exact_control,
     flow_chain,
@@ -45,7 +46,9 @@ from pcbf_analysis.tables import (
     paper_comparison,
     probability_of_improvement,
     setting_effects,
+    variants,
 )
+from pcbf_analysis.tables import calibration as calibration_table
 from pcbf_analysis.tables import performance_profiles as profile_table
 from pcbf_records.files import atomic_write
 from pcbf_records.layout import THEORY_CHECKS, TOY_W1
@@ -154,6 +157,7 @@ FIGURES: dict[str, FigureArtefact] = {
         "performance_profiles": performance_profiles,
         "flow_path": flow_path,
         "exact_control": exact_control,
+        "calibration": calibration,
     }.items()
 }
 
@@ -185,6 +189,24 @@ TABLES: dict[str, TableArtefact] = {
         TableArtefact("exact_control", exact.CONTROL_TITLE, exact.CONTROL_CAPTION, exact.INPUTS, exact.control),
         TableArtefact("exact_risk", exact.RISK_TITLE, exact.RISK_CAPTION, exact.INPUTS, exact.risk),
         TableArtefact("exact_paired", exact.PAIRED_TITLE, exact.PAIRED_CAPTION, exact.INPUTS, exact.paired),
+        TableArtefact(
+            "ablations_exact", variants.EXACT_TITLE, variants.EXACT_CAPTION, variants.EXACT_INPUTS, variants.of_exact
+        ),
+        _table("calibration", calibration_table),
+        TableArtefact(
+            "calibration_paired",
+            calibration_table.PAIRED_TITLE,
+            calibration_table.PAIRED_CAPTION,
+            calibration_table.INPUTS,
+            calibration_table.paired,
+        ),
+        TableArtefact(
+            "ablations_calibration",
+            variants.CALIBRATION_TITLE,
+            variants.CALIBRATION_CAPTION,
+            variants.CALIBRATION_INPUTS,
+            variants.of_calibration,
+        ),
         TableArtefact(
             "theory_checks",
             "The paper's theory as executable checks",

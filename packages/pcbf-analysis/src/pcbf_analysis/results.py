@@ -23,6 +23,8 @@ from pcbf_analysis.control import Control, load_control
 from pcbf_core.config import check_choice
 from pcbf_core.mrp import MRPS, ReturnLaw
 from pcbf_records import layout
+from pcbf_records.calibration import RESULT_COLUMNS as CALIBRATION_COLUMNS
+from pcbf_records.calibration import CalibrationRecord, load_calibration_record
 from pcbf_records.errors import RecordError
 from pcbf_records.exact import OPTIMUM_COLUMNS, RESULT_COLUMNS, ExactRecord, load_exact_record
 from pcbf_records.sheets import Sheets, load_sheets
@@ -159,6 +161,17 @@ class Results:
         """The record of one method on one small decision process, or None when the job has not run yet."""
         path = self.root / layout.exact_run(mdp, method)
         return load_exact_record(path) if path.exists() else None
+
+    @cached_property
+    def calibration(self) -> pd.DataFrame:
+        """Measures of calibration, a row for each dataset, method, seed and measure."""
+        path = self.root / layout.CALIBRATION_RESULTS
+        return load_table(path, CALIBRATION_COLUMNS, remake="pcbf-calibrate collect")
+
+    def calibration_record(self, dataset: str, method: str) -> CalibrationRecord | None:
+        """The record of one critic on one dataset, or None when the job has not run yet."""
+        path = self.root / layout.calibration_run(dataset, method)
+        return load_calibration_record(path) if path.exists() else None
 
     def theory_checks(self) -> pd.DataFrame:
         frame = load_table(self.root / layout.THEORY_CHECKS, CHECK_COLUMNS, remake="pcbf-theory")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import colorsys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +39,9 @@ class Style:
 METHODS: dict[str, Style] = {
     "random": Style("Random", "#AAAAAA", "x", ":"),
     "bc": Style("BC", "#777777", "+", ":"),
+    "marginal": Style("Marginal law", "#BBBBBB", "|", ":"),
+    "monte_carlo": Style("Monte Carlo", "#777777", "*", ":"),
+    "gaussian": Style("Gaussian", "#117733", "h"),
     "c51": Style("C51", "#882255", "v"),
     "iqn": Style("IQN", "#CC79A7", "^"),
     "flow_iqn": Style("FlowIQN", "#44AA99", "d"),
@@ -83,6 +86,16 @@ VALUE_FLOWS_SHADES: dict[float, Style] = {
 def method_order(method: str) -> int:
     """Place of `method` in tables and legends: the paper's order, ours last; unknown methods after all."""
     return list(METHODS).index(method) if method in METHODS else len(METHODS)
+
+
+def in_order(methods: Iterable[str]) -> list[str]:
+    """`methods` as tables and legends show them, unknown ones by name."""
+    return sorted(methods, key=lambda name: (method_order(name), name))
+
+
+def method_label(method: str) -> str:
+    """How readers call a method; one of a plugin by its name."""
+    return METHODS[method].label if method in METHODS else method
 
 
 def particle_colours(count: int) -> NDArray[np.floating]:

@@ -16,10 +16,68 @@ from pcbf_baselines.policies import DistilledPolicy, DistilledPolicyConfig
 from pcbf_baselines.quantiles import QuantileCritic, QuantileCriticConfig
 from pcbf_core.agent import PlainAgent
 from pcbf_core.config import Count, NonNegative
-from pcbf_core.learner import LearnerState
+from pcbf_core.learner import LearnerState, ReturnCritic
 from pcbf_core.policy import clip_action
 from pcbf_core.roles import over_candidates
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
+
+
+@final
+@dataclass(frozen=True)
+class ConservativeCriticConfig(QuantileCriticConfig):
+    """Settings of CODAC's critic alone, see `CODACConfig`."""
+
+    penalty_weight: NonNegative = 0.1
+    num_penalty_actions: Count = 10
+
+
+@final
+@dataclass(frozen=True)
+class ConservativeCritic(ReturnCritic):
+    """CODAC's critic where a given policy is evaluated: IQN's critic and the penalty.
+
+    Without the penalty it is IQN's. There is no actor, whose place the data's actions take: the penalty asks uniform
+    actions only.
+    """
+
+    config: ConservativeCriticConfig
+    spec: TaskSpec
+
+    @property
+    def law(self) -> QuantileCritic:
+        return QuantileCritic(self.config, self.spec)
+
+    def init_params(self, key: Array) -> PyTree:
+        return self.law.init_params(key)
+
+    def loss(
+        self, params: PyTree, target_params: PyTree, batch: Transition, key: Array, coefficients: Mapping[str, Array]
+    ) -> tuple[Array, Metrics]:
+        """Quantile regression with the batch's a', and the penalty at one of each transition's levels."""
+        critic_key, pick_key, uniform_key = jax.random.split(key, 3)
+        critic_loss, level, quantile = self.law.regression(params, target_params, batch, critic_key)
+        level = picked_level(level, pick_key)
+        action, log_density = uniform_actions(self.spec, level.shape[0], self.config.num_penalty_actions, uniform_key)
+        observation = over_candidates(batch.observation, self.spec)
+        value = self.law.quantile(params, observation, action, level, for_gradient=True)[..., 0]
+        penalty = jnp.mean(conservative_penalty(value, log_density, quantile.mean(axis=-1)))
+        return critic_loss + self.config.penalty_weight * penalty, {"critic_loss": critic_loss, "penalty": penalty}
+
+    def quantiles(self, state: LearnerState, observation: Array, action: Array, levels: Array) -> Array:
+        """Return quantiles at `levels`, (*batch, levels)."""
+        return self.law.quantiles(state, observation, action, levels)
+
+
+def picked_level(level: Array, key: Array) -> Array:
+    """One of each transition's levels (batch, levels), to stand beside several actions: (batch, 1, 1)."""
+    pick = jax.random.randint(key, (level.shape[0], 1), 0, level.shape[1])
+    return jnp.take_along_axis(level, pick, axis=1)[:, None]
+
+
+def uniform_actions(spec: TaskSpec, batch_size: int, count: int, key: Array) -> tuple[Array, Array]:
+    """Actions from all of [-1, 1]ⁿ, (batch, count, action_dim), and their log-density, (batch, count)."""
+    action = jax.random.uniform(key, (batch_size, count, spec.action_dim), minval=-1.0, maxval=1.0)
+    return action, jnp.full((batch_size, count), -spec.action_dim * jnp.log(2.0))
 
 
 @final
@@ -97,13 +155,9 @@ class CODAC(LawReadout, PlainAgent):
         `data_value` (members, batch) is the mean of the quantiles at the data's actions.
         """
         pick_key, uniform_key, policy_key = jax.random.split(key, 3)
-        batch_size, num_levels = level.shape
-        pick = jax.random.randint(pick_key, (batch_size, 1), 0, num_levels)
-        level = jnp.take_along_axis(level, pick, axis=1)[:, None]  # (batch, 1, 1)
-
-        dim, count = self.spec.action_dim, self.config.num_penalty_actions
-        uniform = jax.random.uniform(uniform_key, (batch_size, count, dim), minval=-1.0, maxval=1.0)
-        uniform_density = jnp.full((batch_size, count), -dim * jnp.log(2.0))
+        batch_size, count = level.shape[0], self.config.num_penalty_actions
+        level = picked_level(level, pick_key)
+        uniform, uniform_density = uniform_actions(self.spec, batch_size, count, uniform_key)
         observation = over_candidates(observation, self.spec)
         own, own_density = self.policy_actions(state.params, observation, (batch_size, count), policy_key)
         action = jnp.concatenate([uniform, own], axis=1)

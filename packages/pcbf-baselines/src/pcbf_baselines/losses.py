@@ -46,6 +46,15 @@ def quantile_regression_loss(prediction: Array, level: Array, target: Array, hub
     return jnp.mean(jnp.sum(loss, axis=-2))
 
 
+def gaussian_bellman_loss(mean: Array, deviation: Array, target_mean: Array, target_deviation: Array | float) -> Array:
+    """E[-log N(Y; μ, σ²)] of Y ~ N(m, d²) up to a constant: log σ + ((m - μ)² + d²) / (2 σ²).
+
+    With m = R + γ̃ μ' and d = γ̃ σ' its average over transitions is least where μ and σ² are mean and variance of
+    R + γ̃ X', X' ~ N(μ', σ'²): likelihood of sampled Bellman targets with the sampling done exactly.
+    """
+    return jnp.log(deviation) + ((target_mean - mean) ** 2 + target_deviation**2) / (2 * deviation**2)
+
+
 def conservative_penalty(sampled_value: Array, log_density: Array, data_value: Array) -> Array:
     """log Σ_k exp(Z(s, a_k) - log μ(a_k)) - Z(s, a): values of actions a_k ~ μ (last axis) pushed down, the data's up.
 

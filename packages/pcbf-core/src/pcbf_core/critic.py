@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, final
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pcbf_core.config import Count, PositiveShare, Share
+from pcbf_core.config import LATER, Count, PositiveShare, Share
 from pcbf_core.flow import Solver, Velocity
 from pcbf_core.flow_critic import FlowCritic, FlowPath, ReturnFlow
+from pcbf_core.noise import even_levels, noise_at_levels
 from pcbf_core.paths import current_point, flow_path_point, successor_point
 from pcbf_core.released import Path, ReleasedCriticConfig, compiled_pair, first_members
 from pcbf_core.targets import flow_path_velocity, optimal_control_weight, velocity_target
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
 ControlWeight = Share | Literal["optimal"] | Callable[[Array], Array | float]
+Bootstrap = Literal["law", "mean"]
+NUM_MEAN_SAMPLES = 4  # evenly spread noises whose returns give the mean of the successor
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class PCBFCriticConfig(ReleasedCriticConfig):
         λ*(t) = γ(1-t) + ρt; None is 1 on the flow path and 0 on the linear one.
       shared_noise: True drives successor and current path by one noise (ρ = 1); False is the ablation
         with independent noises (ρ = 0).
+      bootstrap: "law" carries each noise to its own X'; "mean" puts Q̂(s', a') in the place of every X', as a critic
+        of expected values does (the ablation). A point has no path of its own, so it needs the linear one at λ = 0.
     """
 
     coefficient_names: ClassVar[tuple[str, ...]] = ("control_weight",)
@@ -43,6 +48,7 @@ class PCBFCriticConfig(ReleasedCriticConfig):
     path: Path = "flow"
     control_weight: ControlWeight | None = None
     shared_noise: bool = True
+    bootstrap: Bootstrap = field(default="law", metadata=LATER)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,6 +58,11 @@ class PCBFCriticConfig(ReleasedCriticConfig):
             raise ValueError(
                 f"`control_weight={self.control_weight!r}`, `lambda_scale={self.lambda_scale!r}` are of another path; "
                 'on `path="flow"` pass a number in [0, 1] or a function of flow time, or choose `path="linear"`.'
+            )
+        if self.bootstrap == "mean" and (self.path, self.control_weight) != ("linear", 0):
+            raise ValueError(
+                f'`bootstrap="mean"` with `path={self.path!r}`, `control_weight={self.control_weight!r}` has no '
+                'successor path to follow; pass `path="linear"` and `control_weight=0`.'
             )
 
 
@@ -147,7 +158,11 @@ class PCBFCritic(FlowCritic):
             discount=config.discount,
             control_weight=self.control_weight(flow_time, coefficients),
         )
-        if config.path == "flow":
+        if config.bootstrap == "mean":
+            levels = noise_at_levels(even_levels(NUM_MEAN_SAMPLES))
+            mean = successor.returns(levels).mean(axis=-1, keepdims=True)
+            pair = path_coupled_pair(lambda t, z: jnp.zeros_like(z), **given, successor_return=mean)
+        elif config.path == "flow":
             slope = self.control_weight_slope(flow_time)
             pair = flow_path_pair(successor.path(successor_noise), **given, control_weight_slope=slope)
         else:

@@ -14,7 +14,7 @@ from jax import Array
 
 from pcbf_baselines.registry import METHODS, make_agent
 from pcbf_core.agent import Agent
-from pcbf_core.config import Count, PositiveShare, Range, Share, check_choice, tidy
+from pcbf_core.config import Count, PositiveShare, Range, Share, check_choice
 from pcbf_core.dataset import Dataset
 from pcbf_core.learner import LearnerState
 from pcbf_core.mdp import (
@@ -33,44 +33,36 @@ from pcbf_core.mdp import (
 )
 from pcbf_core.mrp import DiscreteLaw
 from pcbf_core.noise import even_levels
-from pcbf_core.training import first_divergence, init_many, train_chunk
 from pcbf_core.types import Values
+from pcbf_experiments.seeds import SeedSettings, seed_keys, train_seeds
 from pcbf_records.exact import MEAN, measure_name
+from pcbf_records.variants import base_method
 
 NUM_LEVELS = 128  # quantiles of the critic's law at each drawn action
 NUM_LAW_ACTIONS = 32  # drawn actions whose laws are mixed at each state
-NUM_CALLS = 20  # compiled calls of a training
 
 
 @dataclass(frozen=True)
-class ExactSettings:
-    """How methods are trained and judged on a decision process.
+class ExactSettings(SeedSettings):
+    """How methods are trained and judged on a decision process; see `SeedSettings` for the training.
 
     Attributes:
-      num_seeds, first_seed: learners, and the seed of the first; the others follow.
-      num_steps, batch_size: gradient steps, and transitions per step.
       data_size, data_seed: transitions that all seeds and methods share, and the seed they are drawn with.
       optimal_share: how often the behaviour takes the best move; else any, see `behaviour_policy`.
       risk_levels: α of acting by CVaR, with the critic that was trained for the mean; and those at which CVaR is told.
       num_draws: actions drawn in each state to learn a policy's probabilities.
     """
 
-    num_seeds: Count = 10
-    first_seed: Annotated[int, Range(at_least=0)] = 0
-    num_steps: Count = 2000
-    batch_size: Count = 64
     data_size: Count = 100_000
     data_seed: Annotated[int, Range(at_least=0)] = 0
     optimal_share: Share = 0.25
     risk_levels: tuple[PositiveShare, ...] = (0.1, 0.25, 0.5)
     num_draws: Count = 256
 
-    def __post_init__(self) -> None:
-        tidy(self)
-
 
 def exact_agent(mdp: FiniteMDP, method: str, default: Mapping[str, Any], own: Mapping[str, Any]) -> Agent:
-    """The agent of a method: `default` settings where it has them, then its `own`, with the process' discount."""
+    """The agent of a method or variant: `default` settings where it has them, its `own`, and the process' discount."""
+    method = base_method(method)
     check_choice("method", method, METHODS)
     known = {field.name for field in dataclasses.fields(METHODS[method].config)}
     shared = {name: value for name, value in {"discount": mdp.discount, **default}.items() if name in known}
@@ -81,32 +73,6 @@ def make_data(mdp: FiniteMDP, settings: ExactSettings) -> Dataset:
     """The transitions of the behaviour."""
     behaviour = behaviour_policy(mdp, settings.optimal_share)
     return Dataset(draw_transitions(mdp, behaviour, np.random.default_rng(settings.data_seed), settings.data_size))
-
-
-def train(
-    agent: Agent, data: Dataset, settings: ExactSettings, report: Callable[[int], None] = lambda step: None
-) -> LearnerState:
-    """The states of all seeds after training; `report` hears how many steps they have made together."""
-    keys = seed_keys(settings)
-    states, chunk = init_many(agent, keys), max(settings.num_steps // NUM_CALLS, 1)
-    for start in range(0, settings.num_steps, chunk):
-        count = min(chunk, settings.num_steps - start)
-        states, metrics = train_chunk(
-            agent, states, data, keys, start, num_steps=chunk, count=count, batch_size=settings.batch_size, across="map"
-        )
-        if lost := first_divergence(metrics):
-            index, (step, reason) = next(iter(lost.items()))
-            raise FloatingPointError(f"seed {seeds(settings)[index]} diverged at step {start + step}: {reason}.")
-        report(settings.num_seeds * (start + count))
-    return states
-
-
-def seeds(settings: ExactSettings) -> np.ndarray:
-    return settings.first_seed + np.arange(settings.num_seeds)
-
-
-def seed_keys(settings: ExactSettings) -> Array:
-    return jax.vmap(jax.random.key)(jnp.asarray(seeds(settings)))
 
 
 # --- policies and laws of what was trained ----------------------------------------------------------------------------
@@ -168,7 +134,7 @@ def make_record(
     check_choice("mdp", name, MDPS)
     mdp = MDPS[name]
     agent = exact_agent(mdp, method, default, own)
-    states = train(agent, make_data(mdp, settings), settings, report)
+    states = train_seeds(agent, make_data(mdp, settings), settings, report)
     cvar_levels = (MEAN, *settings.risk_levels)
     found = {level: variant for level in cvar_levels if (variant := acting_by(agent, level)) is not None}
     policies, cvar, w1 = [], [], np.full((settings.num_seeds, mdp.num_states), np.nan)
@@ -181,7 +147,7 @@ def make_record(
         if samples is not None:
             w1[:] = [list(map(DiscreteLaw.wasserstein1, *pair)) for pair in zip(laws, samples, strict=True)]
     return {
-        "seeds": seeds(settings),
+        "seeds": settings.seeds,
         "risk_levels": np.array(list(found)),
         "policies": np.array(policies, np.float32),
         "cvar_levels": np.array(cvar_levels),

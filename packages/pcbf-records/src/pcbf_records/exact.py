@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pcbf_records.canonical import canonical_json
+from pcbf_records.arrays import load_arrays, save_arrays
 from pcbf_records.errors import RecordError
-from pcbf_records.files import atomic_write, open_npz, write_csv
+from pcbf_records.files import write_csv
 from pcbf_records.layout import EXACT_OPTIMA, EXACT_RESULTS, exact_files, exact_run
-from pcbf_records.toy import Floats, check_shapes, read_metadata
+from pcbf_records.toy import Floats
 
 MDPS = ("cliff", "gamble")
 RESULT_COLUMNS = ("mdp", "method", "seed", "risk_level", "measure", "value")
@@ -58,22 +56,12 @@ class ExactRecord:
 
 def save_exact_record(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
     """Write the arrays of a job, checked as they are when read, with what made them."""
-    check_shapes(path, arrays, SHAPES, {}, _remake(path))
-    told = np.array(json.dumps(json.loads(canonical_json(metadata)), sort_keys=True))
-    with atomic_write(path, "wb") as file:
-        np.savez_compressed(file, **{**arrays, "metadata": told})
+    save_arrays(path, arrays, SHAPES, metadata, _remake(path))
 
 
 def load_exact_record(path: Path) -> ExactRecord:
     """The record at `<mdp>/<method>.npz`, with every array's shape checked."""
-    try:
-        with open_npz(path) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise RecordError(f"{path} is not a readable npz ({error}); {_remake(path)}") from error
-    check_shapes(path, arrays, SHAPES, {}, _remake(path))
-    plain = {name: arrays[name] for name in SHAPES}
-    return ExactRecord(path.parent.name, path.stem, **plain, metadata=read_metadata(path, arrays))
+    return ExactRecord(path.parent.name, path.stem, **load_arrays(path, SHAPES, _remake(path)))
 
 
 def _remake(path: Path) -> str:

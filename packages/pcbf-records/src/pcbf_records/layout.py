@@ -51,6 +51,26 @@ def is_exact_run(name: str) -> bool:
     return name.startswith("exact/runs/")
 
 
+# --- calibration ------------------------------------------------------------------------------------------------------
+
+CALIBRATION_RESULTS = "calibration/results.csv"
+
+
+def calibration_run(dataset: str, method: str) -> str:
+    """The record of one critic on one dataset: every seed."""
+    return f"calibration/runs/{dataset}/{method}.npz"
+
+
+def calibration_files(results: Path) -> list[Path]:
+    """The records of calibration in a results folder, by dataset and method."""
+    return sorted(results.glob(calibration_run("*", "*")))
+
+
+def is_calibration_run(name: str) -> bool:
+    """Whether a record is one critic's in calibration."""
+    return name.startswith("calibration/runs/")
+
+
 # --- the control suite ----------------------------------------------------------------------------------------------
 
 CONTROL_CONFIGS = "control/configs.json"
@@ -263,7 +283,18 @@ REPORT = "report/index.html"
 RENDERS = "renders"
 RENDERED = f"{RENDERS}/rendered.txt"  # the list of pictures, written last
 SNAKEMAKE_LOG = "logs/snakemake.log"
-RECORD_FOLDERS = ("toy", "theory", "exact", "runs", "evaluations", "control", "ablations", "cost", "renders")
+RECORD_FOLDERS = (
+    "toy",
+    "theory",
+    "exact",
+    "calibration",
+    "runs",
+    "evaluations",
+    "control",
+    "ablations",
+    "cost",
+    "renders",
+)
 
 
 def table(label: str, ending: str) -> str:
@@ -280,6 +311,10 @@ def progress_of_toy(process: str, method: str) -> str:
 
 def progress_of_exact(mdp: str, method: str) -> str:
     return f"progress/exact-{mdp}-{method}.json"
+
+
+def progress_of_calibration(dataset: str, method: str) -> str:
+    return f"progress/calibrate-{dataset}-{method}.json"
 
 
 def picture(task: str) -> str:
@@ -327,6 +362,18 @@ def found_records(results: Path) -> Iterator[str]:
 
 PAPER_NUMBERS = "data/paper"
 RAW_DATA = "data/raw"
+
+
+def local_data(episodes: object, length: object, seed: object) -> str:
+    """The folder of datasets generated with these settings."""
+    return f"data/local/episodes{episodes}-length{length}-seed{seed}"
+
+
+def calibration_data(dataset: str, episodes: object, length: object, seed: object) -> str:
+    """The episodes whose behaviour calibration evaluates."""
+    return f"data/local/calibration/{dataset}-episodes{episodes}-length{length}-seed{seed}.npz"
+
+
 CONFIG = "config"
 PUBLISHED_REHEARSAL = "results/published/rehearsal.csv"
 

@@ -11,10 +11,11 @@ import numpy as np
 from pcbf_analysis import statistics, theme
 from pcbf_analysis.results import Results
 from pcbf_analysis.tables.form import Column, Table
-from pcbf_analysis.tables.scores import paired_differences
+from pcbf_analysis.tables.scores import better_side, paired_differences
 from pcbf_records.exact import MDPS, MEAN, measure_name
 from pcbf_records.layout import EXACT_OPTIMA, EXACT_RESULTS
 from pcbf_records.toy import Floats
+from pcbf_records.variants import is_variant
 
 OURS = "pcbf_flow"
 TAIL = 0.1  # α of the tail in the main table
@@ -39,9 +40,9 @@ def optimum(results: Results, mdp: str, risk_level: float, measure: str, policy:
 
 
 def methods_of(results: Results, mdp: str) -> list[str]:
-    """The methods with records on a process, in the order of all tables."""
+    """The methods with records on a process, in the order of all tables; variants have a table of their own."""
     frame = results.exact()
-    return sorted(set(frame[frame["mdp"] == mdp]["method"]), key=lambda name: (theme.method_order(name), name))
+    return theme.in_order(name for name in set(frame[frame["mdp"] == mdp]["method"]) if not is_variant(name))
 
 
 def risk_levels_of(results: Results, mdp: str) -> list[float]:
@@ -200,6 +201,5 @@ def _paired_rows(results: Results) -> Iterator[tuple[Any, ...]]:
                 if method == OURS or not len(found):
                     continue
                 mean, low, high = with_interval(found)
-                worse, better = sorted((sign * low, sign * high))
-                decided = "flow path" if worse > 0 else theme.METHODS[method].label if better < 0 else "no"
+                decided = better_side((low, high), sign, "flow path", theme.method_label(method))
                 yield mdp, measure, method, len(found), mean, low, high, decided

@@ -78,6 +78,12 @@ def paired_differences(ours: Mapping[int, float], theirs: Mapping[int, float]) -
     return np.array([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())])
 
 
+def better_side(interval: tuple[float, float], sign: int, ours: str, theirs: str) -> str:
+    """Whose side the interval of a difference, ours minus theirs, decides for; `sign` is 1 where more is better."""
+    worst, best = sorted(sign * bound for bound in interval)
+    return ours if worst > 0 else theirs if best < 0 else "no"
+
+
 @lru_cache(maxsize=32)
 def load_suite(results: Results, change: str = "") -> Suite:
     """The runs of a results folder, or those of one ablation; tasks in the paper's order, others after them by name.

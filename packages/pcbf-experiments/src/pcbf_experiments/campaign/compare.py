@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 from collections import defaultdict
@@ -20,7 +19,6 @@ from pcbf_records.canonical import differences, readable_json
 from pcbf_records.commands import Parser
 from pcbf_records.files import open_npz, write_text
 from pcbf_records.layout import MANIFEST
-from pcbf_records.toy import PROCESSES, TOY_METHODS
 
 Verdict = Literal["identical", "agrees", "differs"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)  # from best to worst
@@ -83,6 +81,7 @@ def compare(ours: Path, published: Path) -> Comparison:
         layout.TOY_W1: seed_cells(ours, published, layout.TOY_W1, "w1"),
         layout.TOY_LOSS_STD: seed_cells(ours, published, layout.TOY_LOSS_STD, "loss_std"),
         layout.EXACT_RESULTS: seed_cells(ours, published, layout.EXACT_RESULTS, "value"),
+        layout.CALIBRATION_RESULTS: seed_cells(ours, published, layout.CALIBRATION_RESULTS, "value"),
         **run_cells(ours, published),
     }
     findings = [_finding(ours, published, name, cells) for name in names]
@@ -187,16 +186,21 @@ def _finding(ours: Path, published: Path, name: str, cells: Mapping[str, Sequenc
         return _judge_population(ours, published, name)
     if layout.is_run(name) or layout.is_evaluation(name):
         return Finding(name, *judge_run(cells.get(_runs_of(name), []), _run_cells_of(cells)))
-    runs = {layout.toy_run(*pair): pair for pair in itertools.product(PROCESSES, TOY_METHODS)}
-    of_exact = layout.is_exact_run(name)
-    group = cells.get(name, cells[layout.EXACT_RESULTS if of_exact else layout.TOY_W1])
-    if of_exact:
-        group = [cell for cell in group if layout.exact_run(cell.where["mdp"], cell.where["method"]) == name]
-    if name in runs:
-        group = [cell for cell in group if (cell.where["env"], cell.where["method"]) == runs[name]]
+    group = cells[name] if name in cells else _cells_of_record(cells, name)
     if not group:
         return Finding(name, "differs", "nothing in common to compare")
     return Finding(name, *judge(group))
+
+
+def _cells_of_record(cells: Mapping[str, Sequence[Cell]], name: str) -> list[Cell]:
+    """The cells of the collected table that come from one record of a method."""
+    if layout.is_exact_run(name):
+        collected, key, run = layout.EXACT_RESULTS, "mdp", layout.exact_run
+    elif layout.is_calibration_run(name):
+        collected, key, run = layout.CALIBRATION_RESULTS, "dataset", layout.calibration_run
+    else:
+        collected, key, run = layout.TOY_W1, "env", layout.toy_run
+    return [cell for cell in cells[collected] if run(cell.where[key], cell.where["method"]) == name]
 
 
 def judge_run(own: Sequence[Cell], suite: Sequence[Cell]) -> tuple[Verdict, str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pcbf_experiments.campaign.plan import control_names
-from pcbf_experiments.campaign.settings import Settings, exact_pairs, toy_pairs
+from pcbf_experiments.campaign.settings import Settings, calibration_pairs, exact_pairs, toy_pairs
 from pcbf_records import layout
 from pcbf_records.canonical import content_hash, readable_json
 from pcbf_records.commands import Parser, json_object
@@ -31,6 +31,7 @@ FIXED = (
     layout.THEORY_POPULATION,
     layout.EXACT_RESULTS,
     layout.EXACT_OPTIMA,
+    layout.CALIBRATION_RESULTS,
 )
 
 
@@ -38,8 +39,9 @@ def record_names(settings: Settings, sheets: Sheets) -> list[str]:
     """Paths, inside a results folder, of the records a finished scale consists of."""
     toys = [layout.toy_run(*pair) for pair in toy_pairs(settings)]
     exact = [layout.exact_run(*pair) for pair in exact_pairs(settings)]
+    calibration = [layout.calibration_run(*pair) for pair in calibration_pairs(settings)]
     collected = [layout.CONTROL_EVALUATIONS, layout.CONTROL_CONFIGS]
-    return [*toys, *exact, *FIXED, *collected, *control_names(settings, sheets)]
+    return [*toys, *exact, *calibration, *FIXED, *collected, *control_names(settings, sheets)]
 
 
 def build_manifest(results: Path, settings: Settings, sheets: Sheets) -> Manifest:

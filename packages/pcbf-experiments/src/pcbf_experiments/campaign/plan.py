@@ -15,9 +15,11 @@ import yaml
 from pcbf_experiments.campaign.settings import OVERRIDE_SOURCE, Settings, SettingsError, load_scales, selection
 from pcbf_experiments.method_settings import default_faults, method_schemas, setting_faults
 from pcbf_records import layout
+from pcbf_records.calibration import CALIBRATED
 from pcbf_records.canonical import suggestion
 from pcbf_records.runs import steps_to_judge
 from pcbf_records.sheets import METHODS_FILE, Sheets, Task, domain_settings, load_sheets
+from pcbf_records.variants import base_method, is_variant
 
 PAPER = "paper"  # in place of a list of tasks: all tasks of the paper
 ABLATED = "pcbf"  # whose control weight the ablation varies
@@ -61,7 +63,7 @@ def changed_settings(change: str) -> Settings:
 
 def check_names(settings: Settings, sheets: Sheets, source: str) -> None:
     """Raise unless every task and method that the settings name is in the sheets and the run settings fit together."""
-    control, exact = settings["control"], settings["exact"]
+    control, exact, calibration = settings["control"], settings["exact"], settings["calibration"]
     named = {
         "control.tasks": ([] if control["tasks"] == PAPER else control["tasks"], sheets.tasks),
         "control.methods": (control["methods"], sheets.methods),
@@ -69,6 +71,9 @@ def check_names(settings: Settings, sheets: Sheets, source: str) -> None:
         "control.method_settings": ([n for n in control["method_settings"] if n != "default"], sheets.methods),
         "exact.methods": (exact["methods"], sheets.methods),
         "exact.method_settings": ([n for n in exact["method_settings"] if n != "default"], sheets.methods),
+        "exact.variants": (map(base_method, exact["variants"]), exact["methods"]),
+        "calibration.method_settings": ([n for n in calibration["method_settings"] if n != "default"], CALIBRATED),
+        "calibration.variants": (map(base_method, calibration["variants"]), calibration["methods"]),
         "renders": (settings["renders"], sheets.tasks),
     }
     faults = [
@@ -77,8 +82,10 @@ def check_names(settings: Settings, sheets: Sheets, source: str) -> None:
         for name in names
         if name not in known
     ]
-    for section in ("exact", "control"):
+    for section in ("exact", "calibration", "control"):
         faults += [f"{source}: {section}.method_settings.{fault}" for fault in _setting_faults(settings[section])]
+    for section in ("exact", "calibration"):
+        faults += [f"{source}: {section}.variants.{fault}" for fault in _variant_faults(settings[section]["variants"])]
     run = control["run"]
     faults += [
         f"{source}: control.run.{name} = {run[name]}: must be a multiple of control.run.log_every = {run['log_every']}"
@@ -101,6 +108,14 @@ def _proposal_faults(settings: Settings, sheets: Sheets) -> Iterator[str]:
         yield f"control.methods: has no {CLONER}, which clones {told}; add it"
     if control["keep_snapshots"] == "none":
         yield f'control.keep_snapshots = "none": removes {told}; keep "final" or "all"'
+
+
+def _variant_faults(variants: Settings) -> Iterator[str]:
+    """What is wrong with variants: each is called `<method>-<word>`, and changes settings that its method has."""
+    for name, settings in variants.items():
+        if not is_variant(name):
+            yield f"{name}: must be called by its method, a - and a word, such as {name}-independent"
+        yield from (f"{name}.{fault}" for fault in setting_faults(base_method(name), settings))
 
 
 def _setting_faults(section: Settings) -> Iterator[str]:
@@ -193,7 +208,7 @@ def data_folder(settings: Settings) -> str:
     data = settings["control"]["data"]
     if data is None:
         return layout.RAW_DATA
-    return f"data/local/episodes{data['episodes']}-length{data['length']}-seed{data['seed']}"
+    return layout.local_data(**data)
 
 
 def data_stamp(settings: Settings, sheets: Sheets, task: str) -> str:

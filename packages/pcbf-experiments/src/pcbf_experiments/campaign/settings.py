@@ -14,6 +14,7 @@ import yaml
 
 from pcbf_experiments.schemas import schema_faults
 from pcbf_records.canonical import shown, suggestion
+from pcbf_records.variants import base_method
 
 Settings = dict[str, Any]
 
@@ -117,22 +118,48 @@ def toy_work(job: Settings) -> int:
 
 
 def exact_pairs(settings: Settings) -> list[tuple[str, str]]:
-    """The decision processes and methods whose exact runs a scale has."""
-    exact = settings["exact"]
-    return [(mdp, method) for mdp in exact["mdps"] for method in exact["methods"]]
+    """The decision processes and methods, variants of methods after them, whose exact runs a scale has."""
+    return _pairs(settings["exact"], "mdps")
 
 
 def exact_job(settings: Settings, method: str) -> Settings:
     """What one job of exact control depends on: how it is trained and judged, settings of all methods and its own."""
-    exact = settings["exact"]
-    shared = {name: value for name, value in exact.items() if name not in ("mdps", "methods", "method_settings")}
-    chosen = exact["method_settings"]
-    return {**shared, "default": chosen["default"], "own": chosen.get(method, {})}
+    return _job(settings["exact"], "mdps", method)
 
 
-def exact_work(job: Settings) -> int:
-    """Gradient steps of a job of exact control over all its seeds."""
+def calibration_pairs(settings: Settings) -> list[tuple[str, str]]:
+    """The datasets and critics, variants of critics after them, whose calibration runs a scale has."""
+    return _pairs(settings["calibration"], "datasets")
+
+
+def calibration_job(settings: Settings, dataset: str, method: str) -> Settings:
+    """What one job of calibration depends on besides its data: how it is trained and judged, the critic's settings."""
+    chosen = settings["calibration"]
+    return {**_job(chosen, "datasets", method), "discount": chosen["datasets"][dataset]["discount"]}
+
+
+def calibration_source(settings: Settings, dataset: str) -> Settings:
+    """How much of a calibration dataset is made: episodes, their length, and the seed."""
+    return {name: settings["calibration"]["datasets"][dataset][name] for name in ("episodes", "length", "seed")}
+
+
+def seeds_work(job: Settings) -> int:
+    """Gradient steps of a job of exact control or calibration over all its seeds."""
     return job["num_seeds"] * job["num_steps"]
+
+
+def _pairs(section: Settings, places: str) -> list[tuple[str, str]]:
+    """Methods on every place, then variants on those where the section wants them."""
+    methods = [(place, method) for place in section[places] for method in section["methods"]]
+    return methods + [(place, variant) for place in section[f"variant_{places}"] for variant in section["variants"]]
+
+
+def _job(section: Settings, places: str, method: str) -> Settings:
+    """The section without what chooses jobs, with settings of all methods and those of one; a variant adds its own."""
+    choosing = (places, "methods", "variants", f"variant_{places}", "method_settings")
+    shared = {name: value for name, value in section.items() if name not in choosing}
+    chosen, variant = section["method_settings"], section["variants"].get(method, {})
+    return {**shared, "default": chosen["default"], "own": {**chosen.get(base_method(method), {}), **variant}}
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):

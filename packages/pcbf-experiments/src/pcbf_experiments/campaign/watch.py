@@ -26,9 +26,11 @@ import yaml
 from pcbf_experiments.campaign.plan import Plan, load_plan
 from pcbf_experiments.campaign.settings import (
     SettingsError,
+    calibration_job,
+    calibration_pairs,
     exact_job,
     exact_pairs,
-    exact_work,
+    seeds_work,
     toy_job,
     toy_pairs,
     toy_work,
@@ -150,7 +152,8 @@ def plan_work(plan: Plan) -> dict[str, float]:
     """Work of every job that trains or evaluates by name, in gradient steps of a toy; what comes before included."""
     settings, before = plan.settings[plan.scale], START_UP_WORK + COMPILE_WORK
     toys = {Job("toy", pair): toy_work(toy_job(settings, *pair)) for pair in toy_pairs(settings)}
-    exact = {Job("exact", pair): exact_work(exact_job(settings, pair[1])) for pair in exact_pairs(settings)}
+    exact = {Job("exact", pair): seeds_work(exact_job(settings, pair[1])) for pair in exact_pairs(settings)}
+    critics = {Job("calibrate", p): seeds_work(calibration_job(settings, *p)) for p in calibration_pairs(settings)}
     control = {
         Job(ABLATION_RULES[stage] if job.change else stage, (job.change, job.task, job.method, job.group)): work
         for job in plan.selected()
@@ -159,7 +162,7 @@ def plan_work(plan: Plan) -> dict[str, float]:
             ("evaluate", EPISODE_STEP_WORK * plan.episodes(job) * plan.episode_limit(job)),
         )
     }
-    return {job.name: before + work for job, work in {**toys, **exact, **control}.items()}
+    return {job.name: before + work for job, work in {**toys, **exact, **critics, **control}.items()}
 
 
 def overall_fraction(run: RunLog, work: Mapping[str, float], progress: Mapping[str, Progress]) -> float:

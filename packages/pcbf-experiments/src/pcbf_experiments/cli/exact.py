@@ -22,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
         "trains all seeds side by side, judges them and writes one record; `collect` gathers all records.",
         metavar="MDP",
         processes=MDPS,
-        methods="a method of config/methods.tsv",
+        methods="a method of config/methods.tsv, or METHOD-WORD for a variant of one, which `own` settings make",
         settings="values that differ from the defaults; `default` and `own` hold settings of all methods and of this "
         "one",
         tables=f"{EXACT_RESULTS} and {EXACT_OPTIMA}",

@@ -1,15 +1,16 @@
-"""What `pcbf-toy` and `pcbf-exact` share: `run` writes the record of a method on a process, `collect` gathers all."""
+"""What `pcbf-toy`, `pcbf-exact`, `pcbf-calibrate` share: `run` makes a method's record, `collect` gathers all."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pcbf_experiments.data.download import DatasetError
 from pcbf_records.commands import Parser, json_object
-from pcbf_records.errors import RecordError
 
 Run = Callable[[str, str, Mapping[str, Any], Path, Path | None], None]
 
@@ -27,15 +28,28 @@ def parser(
     """
     made = Parser(prog=prog, description=description)
     commands = made.add_subparsers(dest="command", required=True)
+    add_run(commands, metavar=metavar, processes=processes, methods=methods, settings=settings)
+    add_collect(commands, tables)
+    return made
+
+
+def add_run(
+    commands: Any, *, metavar: str, processes: Sequence[str], methods: str, settings: str
+) -> argparse.ArgumentParser:
+    """The command `run`, see `parser`."""
     run = commands.add_parser("run", help="train and record one method on one process")
     run.add_argument("process", metavar=metavar, help=f"one of {', '.join(processes)}")
     run.add_argument("method", metavar="METHOD", help=methods)
     run.add_argument("--settings", type=json_object, default={}, metavar="JSON", help=settings)
     run.add_argument("--output", type=Path, required=True, metavar="FILE", help="record to write (.npz)")
     run.add_argument("--progress", type=Path, metavar="FILE", help="keep this file up to date with the step count")
+    return run
+
+
+def add_collect(commands: Any, tables: str) -> None:
+    """The command `collect`, see `parser`."""
     gather = commands.add_parser("collect", help=f"write {tables} of all records")
     gather.add_argument("--results", type=Path, required=True, metavar="DIR", help="e.g. results/laptop")
-    return made
 
 
 def carry_out(
@@ -43,10 +57,17 @@ def carry_out(
 ) -> None:
     """Do what was asked for; a fault ends the program with a sentence."""
     options = made.parse_args(arguments)
-    try:
+    with faults_in_a_sentence(made.prog):
         if options.command == "collect":
             collect(options.results)
         else:
             run(options.process, options.method, options.settings, options.output, options.progress)
-    except (ValueError, RecordError) as error:
-        sys.exit(f"{made.prog}: {error}")
+
+
+@contextmanager
+def faults_in_a_sentence(prog: str) -> Iterator[None]:
+    """End the program with what a wrong value or record says of itself."""
+    try:
+        yield
+    except (ValueError, DatasetError) as error:
+        sys.exit(f"{prog}: {error}")

@@ -1,0 +1,84 @@
+"""Calibration: PIT histograms of every critic on every dataset, and their CRPS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pcbf_analysis import theme
+from pcbf_analysis.figures.common import mean_interval
+from pcbf_analysis.results import Results
+from pcbf_analysis.tables.calibration import by_seed, methods_of
+from pcbf_records.calibration import DATASETS, CalibrationRecord
+from pcbf_records.layout import CALIBRATION_RESULTS, calibration_run
+
+TITLE = "Calibration: where held-out returns fall in the learned laws"
+CAPTION = (
+    "Top: histograms of the randomised PIT, F(return) under the learned law of each critic, means over seeds; a "
+    "calibrated law has the dashed line. Much at both ends says that laws are too narrow, a hill in the middle that "
+    "they are too wide, a slope that they lie too high (left) or too low (right); bars are cut at the top. Bottom: "
+    "CRPS in standard deviations of the training returns, means over seeds with Student's 95 % interval (less is "
+    "better); grey lines are the law of all training returns (dotted) and a network of the same kind trained on "
+    "returns-to-go."
+)
+INPUTS = (CALIBRATION_RESULTS, calibration_run("hopper", "pcbf_flow"))
+TITLES = {"cube": "cube-single-play", "teleport": "pointmaze-teleport", "hopper": "Hopper"}
+TOP = 3.0  # of a histogram's axis, in units of the uniform density
+
+
+def draw(results: Results) -> Figure:
+    """The figure: a row of histograms per dataset, then a panel of scores each."""
+    figure = Figure(figsize=(theme.DOUBLE_COLUMN, 5.0), layout="constrained")
+    parts: Any = figure.subfigures(2, 1, height_ratios=(3, 2))
+    upper, lower = parts
+    methods = list(dict.fromkeys(method for dataset in DATASETS for method in methods_of(results, dataset)))
+    grid = upper.subplots(len(DATASETS), max(len(methods), 1), sharex=True, sharey=True, squeeze=False)
+    for row, dataset in zip(grid, DATASETS, strict=True):
+        for axes, method in zip(row, methods or [""], strict=True):
+            draw_histogram(axes, results.calibration_record(dataset, method), theme.METHODS.get(method))
+        row[0].set_ylabel(TITLES[dataset])
+    for axes, method in zip(grid[0], methods, strict=False):
+        axes.set_title(theme.method_label(method).replace(", ", ",\n"), fontsize=6)
+    upper.supxlabel("F(return) under the learned law", fontsize=7)
+    for axes, dataset in zip(lower.subplots(1, len(DATASETS)), DATASETS, strict=True):
+        draw_scores(axes, results, dataset)
+    return figure
+
+
+def draw_histogram(axes: Axes, record: CalibrationRecord | None, style: theme.Style | None) -> None:
+    """The PIT histogram of one critic as a density."""
+    axes.set(xlim=(0, 1), ylim=(0, TOP), xticks=[0, 0.5, 1], yticks=[])
+    axes.set_xticklabels(["0", "½", "1"])
+    axes.grid(visible=False)
+    if record is None:
+        theme.empty_panel(axes)
+        return
+    heights = record.pit.mean(axis=0) * record.pit.shape[1]
+    edges = np.linspace(0, 1, len(heights) + 1)
+    axes.stairs(np.minimum(heights, TOP), edges, fill=True, color=style.colour if style else "#777777", alpha=0.7)
+    axes.axhline(1.0, color="#222222", linewidth=0.6, linestyle="--")
+
+
+def draw_scores(axes: Axes, results: Results, dataset: str) -> None:
+    """CRPS of all methods on one dataset, best at the top."""
+    found = {
+        name: np.array(list(by_seed(results, dataset, name, "crps").values())) for name in methods_of(results, dataset)
+    }
+    axes.set_title(TITLES[dataset])
+    axes.set_xlabel("CRPS")
+    if not found:
+        theme.empty_panel(axes)
+        return
+    lines = {"marginal": ":", "monte_carlo": "-"}
+    for name in [name for name in lines if name in found]:
+        axes.axvline(found.pop(name).mean(), color="#888888", linewidth=0.9, linestyle=lines[name])
+    ranked = sorted(found, key=lambda name: -found[name].mean())
+    for height, name in enumerate(ranked):
+        style = theme.METHODS.get(name, theme.Style(name, "#777777"))
+        mean, half = mean_interval(found[name][None])
+        look = {"color": style.colour, "marker": style.marker, "linestyle": "", "elinewidth": 0.7}
+        axes.errorbar(mean, [height], xerr=np.nan_to_num(half), **look)
+    axes.set_yticks(range(len(ranked)), [theme.method_label(name) for name in ranked])
