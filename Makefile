@@ -17,7 +17,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock sheets watch reproduce quick run status plan publish figures tables docs
+.PHONY: help setup lock completion sheets watch reproduce quick run status plan publish figures tables docs
 .PHONY: test check lint format types test-fast test-slurm bench clean
 
 help: ## list these targets
@@ -47,6 +47,10 @@ lock: $(STAMP) ## resolve requirements.in into requirements.lock (exact versions
 	  $(PACKAGES:packages/%=--no-emit-package %)
 	uv pip compile requirements-cuda.in --output-file requirements-cuda.lock --constraint requirements.lock \
 	  --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+
+completion: $(STAMP) ## write build/completion.bash, to be sourced: completion of all pcbf commands
+	@mkdir -p build && for command in $(notdir $(wildcard $(BIN)/pcbf-*)); do PCBF_COMPLETE=bash $$command; done > build/completion.bash
+	@echo "source $(CURDIR)/build/completion.bash"
 
 sheets: $(STAMP) ## write what config/ and the packages hold of the registries of tasks and methods
 	@python -m pcbf_experiments.sheets

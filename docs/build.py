@@ -295,7 +295,9 @@ def agents_table() -> str:
         for card in cards
     ]
     videos = [
-        f"![An episode of {TITLES.get(card['method'], card['method'])}]({folder}/{card['video']['file']})" for card in cards if card.get("video")
+        f"![An episode of {TITLES[card['method']]}]({folder}/{card['video']['file']})"
+        for card in cards
+        if card.get("video")
     ]
     return "\n\n".join([table(["agent", "task", "success", "file"], rows), *videos])
 

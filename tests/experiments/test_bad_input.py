@@ -132,6 +132,24 @@ def test_bad_input_is_told_in_a_sentence(command, words, sentence, capsys, monke
     assert not list(tmp_path.rglob("*.json")), "nothing may be left behind"
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_ends_with_examples_of_options_that_exist(command, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        COMMANDS[command](["--help"])
+    options, _, examples = capsys.readouterr().out.partition("examples:\n")
+    lines = examples.strip().splitlines()
+    assert lines and all(line.strip().startswith(command) for line in lines)
+    if "{" not in options.splitlines()[0]:  # those of subcommands stand in their own help
+        assert set(re.findall(r"--[a-z-]+\b", examples)) <= set(re.findall(r"--[a-z-]+\b", options))
+
+
+def test_a_command_prints_its_completions(capsys, monkeypatch):
+    monkeypatch.setenv("PCBF_COMPLETE", "bash")
+    with pytest.raises(SystemExit, match="0"):
+        evaluate.main([])
+    assert "--success-timing" in capsys.readouterr().out
+
+
 def test_the_table_of_the_docs_is_this_one():
     lines = (ROOT / "docs/errors.md").read_text(encoding="utf-8").splitlines()
     rows = [f"| `{' '.join([command, *words])}` | … {sentence} |" for command, words, sentence in BAD_INPUT]

@@ -6,7 +6,6 @@ records of the run. Nothing here imports JAX.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -173,8 +172,8 @@ def write_list(results: Path) -> None:
 def publish_agents(source: Path, target: Path) -> list[str]:
     """Names of the agents that `target` has in the end: those of `source`, and its own whose run is still published."""
     for file in layout.agent_files(source):
-        (target / layout.AGENTS).mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, target / layout.AGENTS / file.name)
+        with atomic_write(target / layout.AGENTS / file.name, "wb") as copy:
+            copy.write(file.read_bytes())
     kept = []
     for card in cards(target):
         record = JobFiles.of_seeds(target, card["task"], card["method"], [card["seed"]]).record(card["seed"])

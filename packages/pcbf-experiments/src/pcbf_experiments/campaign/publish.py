@@ -69,7 +69,11 @@ def check_publishable(root: Path, scale: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = Parser(prog="pcbf-publish", description="Promote a finished scale to results/published.")
+    parser = Parser(
+        prog="pcbf-publish",
+        description="Promote a finished scale to results/published.",
+        examples=["pcbf-publish laptop"],
+    )
     parser.add_argument(
         "scale", nargs="?", default=DEFAULT_SCALE, help=f"one of {', '.join(SCALES)}; default %(default)s"
     )

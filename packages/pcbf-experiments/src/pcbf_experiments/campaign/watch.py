@@ -395,7 +395,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="pcbf-progress",
         description="Run Snakemake with a live display of overall progress and time left.",
-        epilog="example: pcbf-progress -- snakemake --cores all --config scale=smoke",
+        examples=["pcbf-progress -- snakemake --cores all --config scale=smoke"],
     )
     parser.add_argument("command", nargs="+", help="the Snakemake command, after --")
     command = parser.parse_args(arguments).command

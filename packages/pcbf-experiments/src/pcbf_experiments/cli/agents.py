@@ -41,7 +41,7 @@ def watch_parser() -> argparse.ArgumentParser:
         prog="pcbf-watch",
         description="Play one episode of a trained agent and write its video, beside the critic's return law at each "
         "step; needs the simulator but no data, and trains nothing.",
-        epilog="examples: pcbf-watch --list; pcbf-watch iql --out iql.gif; pcbf-watch MINE.safetensors --episode 3",
+        examples=["pcbf-watch --list", "pcbf-watch iql --out iql.gif", "pcbf-watch MINE.safetensors --episode 3"],
     )
     made.add_argument("agent", nargs="?", default=METHODS[0], help="a method, an agent's name or a file (%(default)s)")
     made.add_argument("--list", action="store_true", help="say which agents there are, and end")
@@ -133,7 +133,7 @@ def parser() -> argparse.ArgumentParser:
         prog="pcbf-agents",
         description="Make trained and judged runs of a results folder into agents to look at, in its folder agents/: "
         "the last snapshot, a card and an episode. What has no snapshot any more is told and left out.",
-        epilog="example: pcbf-agents results/laptop --methods pcbf iql bc",
+        examples=["pcbf-agents results/laptop --methods pcbf iql bc"],
     )
     made.add_argument("results", type=Path, help="results folder, such as results/laptop")
     made.add_argument("--tasks", nargs="+", metavar="TASK", help="default: all that have runs")

@@ -25,7 +25,14 @@ def parser(
       methods, settings: help on METHOD and on what `--settings` may hold.
       tables: what `collect` writes.
     """
-    made = Parser(prog=prog, description=description)
+    made = Parser(
+        prog=prog,
+        description=description,
+        examples=[
+            f"{prog} run {processes[0]} pcbf_flow --output one.npz",
+            f"{prog} collect --results results/laptop",
+        ],
+    )
     commands = made.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="train and record one method on one process")
     run.add_argument("process", metavar=metavar, help=f"one of {', '.join(processes)}")
