@@ -2,13 +2,14 @@
 
 PYTHON ?= python3
 SCALE ?= laptop
+AGENT ?= pcbf
 WORKERS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 PACKAGES := $(addprefix packages/pcbf-,core baselines records experiments analysis)
-SOURCES := packages tests benchmarks
+SOURCES := packages tests benchmarks examples docs
 WORKFLOW := Snakefile rules
 PYTEST := pytest -n $(WORKERS) --dist worksteal
 
@@ -16,7 +17,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock sheets reproduce quick run status plan publish figures tables
+.PHONY: help setup lock completion sheets watch reproduce quick run status plan publish figures tables docs
 .PHONY: test check lint format types test-fast test-slurm bench clean
 
 help: ## list these targets
@@ -47,8 +48,15 @@ lock: $(STAMP) ## resolve requirements.in into requirements.lock (exact versions
 	uv pip compile requirements-cuda.in --output-file requirements-cuda.lock --constraint requirements.lock \
 	  --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
+completion: $(STAMP) ## write build/completion.bash, to be sourced: completion of all pcbf commands
+	@mkdir -p build && for command in $(notdir $(wildcard $(BIN)/pcbf-*)); do PCBF_COMPLETE=bash $$command; done > build/completion.bash
+	@echo "source $(CURDIR)/build/completion.bash"
+
 sheets: $(STAMP) ## write what config/ and the packages hold of the registries of tasks and methods
 	@python -m pcbf_experiments.sheets
+
+watch: $(STAMP) ## play an episode of a trained agent (AGENT=pcbf, iql or bc), write its video; trains nothing
+	@pcbf-watch $(AGENT)
 
 # --- experiments ----------------------------------------------------------------------------------
 
@@ -75,6 +83,7 @@ plan: $(STAMP) ## say what the paper scale takes: runs, GPU hours, disk space, w
 	@pcbf-plan
 
 publish: $(STAMP) ## promote the finished SCALE (default laptop) to results/published
+	pcbf-agents results/$(SCALE)
 	pcbf-publish $(SCALE)
 	dvc repro
 
@@ -108,6 +117,9 @@ test-fast: $(STAMP)
 
 test-slurm: $(STAMP) ## run the smoke scale through Slurm on this machine (root; Debian's slurmctld slurmd slurm-client munge)
 	pytest -m slurm
+
+docs: $(STAMP) ## build the docs site into build/site; warnings are errors
+	@python docs/build.py
 
 bench: $(STAMP) ## time what costs, as ratios; writes results/benchmarks (half an hour, wants an idle machine)
 	pytest benchmarks --benchmark-enable --benchmark-only -s

@@ -19,7 +19,7 @@ from pcbf_baselines import METHODS
 from pcbf_baselines.registry import make_config
 from pcbf_experiments import renders, sheets
 from pcbf_experiments.campaign import compare, estimate, lease, publish, status
-from pcbf_experiments.cli import calibrate, collect, data, evaluate, exact, rehearse, theory, toy, train
+from pcbf_experiments.cli import agents, calibrate, collect, data, evaluate, exact, rehearse, theory, toy, train
 from pcbf_experiments.method_settings import method_schemas, setting_faults
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +29,8 @@ TRAIN = (TASK, "pcbf")
 COMMANDS: dict[str, Callable[[Sequence[str]], Any]] = {
     "pcbf-train": train.main,
     "pcbf-evaluate": evaluate.main,
+    "pcbf-watch": agents.watch_main,
+    "pcbf-agents": agents.main,
     "pcbf-data": data.main,
     "pcbf-toy": toy.main,
     "pcbf-exact": exact.main,
@@ -92,6 +94,10 @@ BAD_INPUT = [
     ("pcbf-evaluate", (TASK, "pcbf", "more"), "pass a FILE, or a TASK and a METHOD, not 3 words"),
     ("pcbf-evaluate", ("nothing.npz",), "nothing.npz does not exist; train first, or pass the path of a checkpoint"),
     ("pcbf-evaluate", (TASK, "pcbf", "--out", "nowhere"), "is not there; train first: pcbf-train"),
+    ("pcbf-watch", ("nobody",), "no agent is called 'nobody' in"),
+    ("pcbf-watch", ("none.safetensors", "--out", "a.avi"), "`a.avi` is neither .mp4 nor .gif"),
+    ("pcbf-watch", ("none.safetensors",), "none.safetensors does not exist; train first"),
+    ("pcbf-agents", ("nowhere",), "nowhere has no runs; train first, or pass another results folder"),
     ("pcbf-data", ("fetch", "sceen-play-v0"), "Did you mean 'scene-play-v0'"),
     ("pcbf-data", ("fetch", "zzz"), "`dataset='zzz'` is unknown. `pcbf-data list` shows all names."),
     ("pcbf-data", ("fetsh", TASK), "invalid choice: 'fetsh'"),
@@ -140,6 +146,24 @@ def test_bad_input_is_told_in_a_sentence(command, words, sentence, capsys, monke
     assert not list(tmp_path.rglob("*.json")), "nothing may be left behind"
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_ends_with_examples_of_options_that_exist(command, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        COMMANDS[command](["--help"])
+    options, _, examples = capsys.readouterr().out.partition("examples:\n")
+    lines = examples.strip().splitlines()
+    assert lines and all(line.strip().startswith(command) for line in lines)
+    if "{" not in options.splitlines()[0]:  # those of subcommands stand in their own help
+        assert set(re.findall(r"--[a-z-]+\b", examples)) <= set(re.findall(r"--[a-z-]+\b", options))
+
+
+def test_a_command_prints_its_completions(capsys, monkeypatch):
+    monkeypatch.setenv("PCBF_COMPLETE", "bash")
+    with pytest.raises(SystemExit, match="0"):
+        evaluate.main([])
+    assert "--success-timing" in capsys.readouterr().out
+
+
 def test_the_table_of_the_docs_is_this_one():
     lines = (ROOT / "docs/errors.md").read_text(encoding="utf-8").splitlines()
     rows = [f"| `{' '.join([command, *words])}` | … {sentence} |" for command, words, sentence in BAD_INPUT]
@@ -152,6 +176,8 @@ def test_the_table_of_the_docs_is_this_one():
     [
         "pcbf-train --help",
         "pcbf-evaluate --help",
+        "pcbf-watch --help",
+        "pcbf-watch nobody",
         "pcbf-data --help",
         "pcbf-toy --help",
         "pcbf-exact --help",

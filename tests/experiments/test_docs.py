@@ -91,6 +91,18 @@ def test_adding_an_mrp(capsys: pytest.CaptureFixture[str]):
 
 
 @pytest.mark.slow
+def test_the_tutorial(capsys: pytest.CaptureFixture[str]):
+    """Twenty lines, whose law is the normal one that their comments name."""
+    (code,) = blocks("tutorial.md")
+    assert sum(bool(line.strip()) for line in code.splitlines()) <= 20
+    scope: dict = {}
+    with jax.default_prng_impl("unsafe_rbg"):
+        exec(compile(code, "docs/tutorial.md", "exec", dont_inherit=True), scope)
+    found = [float(word) for word in re.findall(r"-?\d+\.\d+", capsys.readouterr().out)]
+    assert found == pytest.approx([1.52, 3, 4.48, 0.97, 0.345], abs=0.15)
+
+
+@pytest.mark.slow
 def test_adding_an_mdp(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(MDPS, "bridge", None)
     scope: dict = {"__name__": "bridge"}

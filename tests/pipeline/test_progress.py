@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import signal
 import subprocess
 import sys
@@ -216,9 +217,24 @@ def test_clock():
 def test_without_a_terminal_lines_come_at_most_every_ten_seconds():
     stream = io.StringIO()
     display = Display(stream)
-    for now in (0.0, 5.0, 9.9, 10.0, 15.0, 20.0):
-        display.show(0.5, f"at {now}", now)
-    assert stream.getvalue().splitlines() == ["at 0.0", "at 10.0", "at 20.0"]
+    for elapsed in (0.0, 5.0, 9.9, 10.0, 15.0, 20.0):
+        display.show(RunLog(), 0.0, elapsed, {})
+    assert stream.getvalue().splitlines() == ["0:00  planning", "0:10  planning", "0:20  planning"]
+
+
+def test_on_a_terminal_every_running_job_has_a_line_of_its_own():
+    run = read(PLAN + START.format(method="pcbf", jobid=2) + START.format(method="value_flows", jobid=7) + "\n")
+    stream = Terminal()
+    Display(stream).show(run, 0.5, 65.0, {VALUE_FLOWS.name: Progress(30, 120, 1234.0)})
+    lines = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue()).splitlines()]
+    whole, *jobs = [line.split(maxsplit=1)[1] for line in lines if line.strip()]
+    assert whole.startswith("50 %  1:05 elapsed")
+    assert jobs == ["toy solitaire/pcbf", "toy solitaire/value_flows 25 % (1,234 steps/s)"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 def test_the_config_of_a_command_line():

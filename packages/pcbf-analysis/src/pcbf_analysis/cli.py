@@ -31,6 +31,7 @@ def claims_main(arguments: Sequence[str] | None = None) -> int:
         description="Decide the paper's claims (config/claims.yaml) from the records of a results folder and write "
         "<results>/claims.csv and claims.md: each with verdict, measured value with interval, the paper's value and "
         "the evidence. A claim that the records cannot decide is said to be undecided.",
+        examples=["pcbf-claims --results results/laptop"],
     )
     _add_folders(parser)
     parser.add_argument("--claims", type=Path, metavar="FILE", help="another ledger than config/claims.yaml")
@@ -53,6 +54,7 @@ def report_main(arguments: Sequence[str] | None = None) -> int:
         prog="pcbf-report",
         description="Write <results>/report/index.html: one self-contained page with the summary, the claims, every "
         "table, every figure that has been made, every run, and provenance.",
+        examples=["pcbf-report --results results/laptop"],
     )
     _add_folders(parser)
     given = parser.parse_args(arguments)
@@ -82,6 +84,7 @@ def _make(kind: str, arguments: Sequence[str] | None) -> int:
         description=f"Make {kind}s from the records of a results folder: <results>/{kind}s/LABEL in {formats}. "
         "Records that are not there yet are shown as missing.",
         epilog=f"labels: {', '.join(known)}",
+        examples=[f"pcbf-{kind} {next(iter(known))} --results results/laptop", f"pcbf-{kind} --list"],
     )
     parser.add_argument("labels", nargs="*", metavar="LABEL", help=f"the paper's labels of {kind}s, or `all`")
     parser.add_argument("--list", action="store_true", help=f"list the {kind}s, what each shows and what it reads")

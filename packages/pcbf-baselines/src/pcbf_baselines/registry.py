@@ -59,6 +59,7 @@ METHODS: dict[str, Method] = {
         Method("random", "Random", RandomPolicyConfig, RandomPolicy, visual=True),
     )
 }
+"""The methods by name, those of plugins included once they are loaded."""
 
 
 def register_method(method: Method) -> Method:

@@ -6,13 +6,25 @@ from pcbf_core.critic import PCBFCritic, PCBFCriticConfig, path_coupled_pair
 from pcbf_core.dataset import Dataset
 from pcbf_core.flow import flow_map, flow_times, flow_trajectory
 from pcbf_core.flow_critic import FlowCritic, FlowCriticConfig, ReturnFlow
-from pcbf_core.learner import LearnerConfig, LearnerState, gradient_step
+from pcbf_core.learner import LearnerConfig, LearnerState, ReturnCritic, gradient_step
 from pcbf_core.networks import MLP, StateEmbedding, VelocityField
 from pcbf_core.noise import even_levels, noise_and_times, noise_at_levels
-from pcbf_core.paths import current_point, current_point_from_successor, successor_point, uncorrected_point
+from pcbf_core.paths import (
+    current_point,
+    current_point_from_successor,
+    flow_path_point,
+    successor_point,
+    uncorrected_point,
+)
 from pcbf_core.pcbf import PCBF, PCBFConfig
 from pcbf_core.policy import Proposal, ProposalConfig, draw_candidates
-from pcbf_core.targets import bellman_velocity, control_variate, optimal_control_weight, velocity_target
+from pcbf_core.targets import (
+    bellman_velocity,
+    control_variate,
+    flow_path_velocity,
+    optimal_control_weight,
+    velocity_target,
+)
 from pcbf_core.training import first_divergence, init_many, train_chunk
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
@@ -38,6 +50,7 @@ __all__ = [
     "Proposal",
     "ProposalConfig",
     "PyTree",
+    "ReturnCritic",
     "ReturnFlow",
     "ReturnSampler",
     "StateEmbedding",
@@ -52,6 +65,8 @@ __all__ = [
     "even_levels",
     "first_divergence",
     "flow_map",
+    "flow_path_point",
+    "flow_path_velocity",
     "flow_times",
     "flow_trajectory",
     "gradient_step",

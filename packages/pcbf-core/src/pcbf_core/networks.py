@@ -136,7 +136,7 @@ class VelocityField(nn.Module):
     a flow. `context` computes that product once; `__call__` adds the parts of z and t to it.
     Parameters and result are those of the plain MLP on the concatenated input.
 
-    Args:
+    Attributes:
       context_dim: number of observation features plus action coordinates.
       encoder: turns an observation into features first (an embedding, a convolution network).
     """

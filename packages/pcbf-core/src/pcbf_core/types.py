@@ -13,7 +13,9 @@ from jaxtyping import Float, Float64
 from numpy.typing import NDArray
 
 PyTree = Any
+"""Arrays in any nesting of containers, such as the parameters of a network."""
 Metrics = Mapping[str, Array]
+"""What an update tells, by name."""
 
 if TYPE_CHECKING:
     Real = Any

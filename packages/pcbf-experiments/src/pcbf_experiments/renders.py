@@ -93,7 +93,11 @@ def png(frame: Frame) -> bytes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code of `pcbf-render TASK… --out DIR`."""
-    parser = Parser(prog="pcbf-render", description=DESCRIPTION)
+    parser = Parser(
+        prog="pcbf-render",
+        description=DESCRIPTION,
+        examples=["pcbf-render pen-expert-v1 --out pictures --size 400"],
+    )
     parser.add_argument("tasks", nargs="+", metavar="TASK", help="tasks by the paper's names")
     parser.add_argument("--out", type=Path, required=True, help="folder, such as results/laptop/renders")
     parser.add_argument(

@@ -81,6 +81,11 @@ def _number_hint(value: Any, schema: Mapping[str, Any]) -> str:
         return ""
 
 
+def allowed(schema: Mapping[str, Any]) -> str:
+    """What a value under `schema` may be, in words."""
+    return _allowed(schema, schema)
+
+
 def _allowed(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
     """What a value under `schema` may be, in words."""
     if "$ref" in schema:

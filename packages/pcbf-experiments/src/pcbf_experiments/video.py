@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,29 @@ from pcbf_experiments.evaluation import EvaluationSettings, episode_seed, policy
 from pcbf_experiments.running.snapshot import Snapshot
 from pcbf_experiments.simulators import make_simulator, plain_observation
 from pcbf_experiments.suites import suite_of
+from pcbf_records.files import atomic_write
 from pcbf_records.sheets import Task
 
 PANEL_COLOUR = np.array([31, 119, 180], np.uint8)
 MEAN_COLOUR = np.array([200, 30, 30], np.uint8)
+SMALL_BYTES = 500_000  # of a video on a page
+FRAME_RATE = 20
+
+
+@dataclass
+class Watched:
+    """An episode that was played to be looked at.
+
+    Attributes:
+      frames: a picture for every step, none without a renderer.
+      returns: samples of the critic's return law at every step, none for an agent without a law or a range of returns.
+    """
+
+    frames: list[np.ndarray] = field(default_factory=list)
+    returns: list[np.ndarray] = field(default_factory=list)
+    total: float = 0.0
+    success: float = 0.0
+    length: int = 0
 
 
 def return_panel(
@@ -40,6 +61,49 @@ def return_panel(
     return panel
 
 
+def play_episode(
+    snapshot: Snapshot,
+    task: Task,
+    *,
+    settings: EvaluationSettings,
+    episode: int = 0,
+    num_returns: int = 256,
+    is_rendered: bool = True,
+) -> Watched:
+    """Episode number `episode` as an evaluation with these settings plays it, step by step."""
+    agent, state, scaling = snapshot.agent, snapshot.state, snapshot.scaling
+    spec = suite_of(task).simulator(
+        task,
+        episode_limit=settings.episode_limit,
+        success_timing=settings.success_timing,
+        **({"render_mode": "rgb_array"} if is_rendered and not task.is_pixel else {}),
+    )
+    env = make_simulator(spec)
+    act = policy(agent, state, scaling, jax.random.key(0))
+    returns = _return_sampler(agent, state, num_returns) if snapshot.spec.return_range else None
+    watched, slot = Watched(), episode % settings.num_slots
+    try:
+        observation, _ = env.reset(seed=episode_seed(task.name, episode))
+        for step in range(spec.episode_limit or task.episode_limit):
+            shown = np.repeat(
+                plain_observation(observation)[None], settings.num_slots, axis=0
+            )  # one program, one result
+            action = act(shown, np.full(len(shown), episode), np.full(len(shown), step))[slot]
+            if is_rendered:
+                watched.frames.append(np.asarray(env.render(), np.uint8))
+            if returns is not None:
+                seen = jnp.asarray(scaling.observations(shown[0]))
+                watched.returns.append(returns(seen, jnp.asarray(action), step) / scaling.reward_scale)
+            observation, reward, terminated, truncated, info = env.step(action)
+            watched.length, watched.total = step + 1, watched.total + float(reward)
+            watched.success = float(info.get("success", 0.0))
+            if terminated or truncated:
+                break
+    finally:
+        env.close()
+    return watched
+
+
 def record_video(
     snapshot: Snapshot,
     task: Task,
@@ -48,42 +112,67 @@ def record_video(
     settings: EvaluationSettings,
     episode: int = 0,
     num_returns: int = 256,
-    frame_rate: int = 20,
+    frame_rate: int = FRAME_RATE,
 ) -> int:
     """Write an episode as mp4 or gif, beside the critic's return distribution of each step if it has one.
 
     Returns the number of frames.
     """
+    watched = play_episode(snapshot, task, settings=settings, episode=episode, num_returns=num_returns)
+    write_video(path, watched, frame_rate=frame_rate)
+    return len(watched.frames)
+
+
+def write_video(path: Path, watched: Watched, *, every: int = 1, frame_rate: int = FRAME_RATE) -> None:
+    """Every so many frames of an episode as mp4 or gif, in the time that they took."""
     import imageio.v2 as imageio
 
-    agent, state, scaling, return_range = snapshot.agent, snapshot.state, snapshot.scaling, snapshot.spec.return_range
-    spec = suite_of(task).simulator(
-        task,
-        episode_limit=settings.episode_limit,
-        success_timing=settings.success_timing,
-        **({} if task.is_pixel else {"render_mode": "rgb_array"}),
-    )
-    env = make_simulator(spec)
-    act = policy(agent, state, scaling, jax.random.key(0))
-    returns = _return_sampler(agent, state, num_returns) if return_range else None
-    frames = []
-    try:
-        observation, _ = env.reset(seed=episode_seed(task.name, episode))
-        for step in range(spec.episode_limit or task.episode_limit):
-            shown = plain_observation(observation)[None]
-            action = act(shown, np.array([episode]), np.array([step]))
-            frame = np.asarray(env.render(), np.uint8)
-            if returns is not None and return_range is not None:
-                sample = returns(jnp.asarray(scaling.observations(shown[0])), jnp.asarray(action[0]), step)
-                frame = np.concatenate([frame, return_panel(sample, return_range, *frame.shape[:2])], axis=1)
-            frames.append(frame)
-            observation, _, terminated, truncated, _ = env.step(action[0])
-            if terminated or truncated:
-                break
-    finally:
-        env.close()
-    _write_frames(imageio, Path(path), frames, frame_rate)
-    return len(frames)
+    _write_frames(imageio, Path(path), composed(watched, every), max(frame_rate // every, 1))
+
+
+def write_small_gif(path: Path, watched: Watched) -> None:
+    """An episode as a gif of at most `SMALL_BYTES`: as many frames and colours as that leaves."""
+    from PIL import Image
+
+    content = io.BytesIO()
+    for every in (2, 3, 4, 6, 8):
+        pictures = [Image.fromarray(frame) for frame in composed(watched, every)]
+        palette = pictures[0].quantize(48, dither=Image.Dither.NONE)
+        first, *rest = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
+        duration = 1000 * every // FRAME_RATE
+        content = io.BytesIO()
+        first.save(content, "gif", save_all=True, append_images=rest, duration=duration, loop=0, optimize=True)
+        if content.tell() <= SMALL_BYTES:
+            break
+    with atomic_write(path, "wb") as file:
+        file.write(content.getvalue())
+
+
+def composed(watched: Watched, every: int = 1) -> list[np.ndarray]:
+    """Every so many frames of an episode and its last, each beside the law at its step, all laws on one axis."""
+    numbers = sorted({*range(0, len(watched.frames), every), len(watched.frames) - 1})
+    if not watched.returns:
+        return [watched.frames[number] for number in numbers]
+    spread = np.quantile(np.concatenate(watched.returns), [0.002, 0.998])
+    margin = 0.05 * float(spread[1] - spread[0]) + 1e-6
+    shown = float(spread[0]) - margin, float(spread[1]) + margin
+    panels = [return_panel(watched.returns[number], shown, *watched.frames[number].shape[:2]) for number in numbers]
+    return [
+        np.concatenate([watched.frames[number], labelled(panel, shown)], axis=1)
+        for number, panel in zip(numbers, panels, strict=True)
+    ]
+
+
+def labelled(panel: np.ndarray, shown: tuple[float, float]) -> np.ndarray:
+    """The panel with the ends of its axis, and what it is."""
+    from PIL import Image, ImageDraw
+
+    picture = Image.fromarray(panel)
+    draw, (width, height) = ImageDraw.Draw(picture), picture.size
+    draw.text((4, 2), "return, as the critic sees it", fill=(60, 60, 60))
+    draw.text((4, height - 14), f"{shown[0]:.3g}", fill=(0, 0, 0))
+    draw.text((width - 4, height - 14), f"{shown[1]:.3g}", fill=(0, 0, 0), anchor="ra")
+    return np.asarray(picture)
 
 
 def _return_sampler(agent: Any, state: LearnerState, num_returns: int) -> Callable[..., np.ndarray] | None:

@@ -8,18 +8,42 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pcbf_records.canonical import suggestion
 
+COMPLETE = "PCBF_COMPLETE"  # names a shell: the command prints its completions for it instead of running
+
+
+class Help(argparse.HelpFormatter):
+    """Help whose examples stand on lines of their own."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        head, sign, examples = text.partition("examples:\n")
+        filled = super()._fill_text(head, width, indent) + ("\n\n" if sign and head else "")
+        return f"{filled}{sign}{examples}"
+
 
 class Parser(argparse.ArgumentParser):
     """Options of a command. What is wrong with them is told in one line, with the option that was probably meant."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"allow_abbrev": False, **options})
+    def __init__(self, *, examples: Sequence[str] = (), **options: Any) -> None:
+        """`examples` are command lines that the help ends with."""
+        if examples:
+            options["epilog"] = options.get("epilog", "") + "\n  ".join(["examples:", *examples])
+        super().__init__(**{"allow_abbrev": False, "formatter_class": Help, **options})
+
+    def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> Any:
+        if shell := os.environ.get(COMPLETE):
+            import shtab
+
+            print(shtab.complete(self, shell))
+            self.exit()
+        return super().parse_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         unknown = re.match(r"unrecognized arguments: (--?[^\s=]+)", message)

@@ -32,6 +32,7 @@ from pcbf_core.mdp.solve import (
 )
 
 MDPS: dict[str, FiniteMDP] = {mdp.name: mdp for mdp in (Cliff(), Gamble())}
+"""The decision processes by name."""
 
 __all__ = [
     "DIRECTIONS",

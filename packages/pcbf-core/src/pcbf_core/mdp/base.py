@@ -15,10 +15,19 @@ from numpy.typing import NDArray
 
 from pcbf_core.types import TaskSpec, Transition, Values
 
-EAST, NORTH, WEST, SOUTH = range(4)
+EAST = 0
+"""The move towards (1, 0)."""
+NORTH = 1
+"""The move towards (0, 1)."""
+WEST = 2
+"""The move towards (-1, 0)."""
+SOUTH = 3
+"""The move towards (0, -1)."""
 NUM_MOVES = 4
+"""How many moves there are in every state."""
 ACTION_DIM = 2
-DIRECTIONS = np.array([(1.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (0.0, -1.0)])  # of the moves, in the square of actions
+DIRECTIONS = np.array([(1.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (0.0, -1.0)])
+"""The directions of the moves, (moves, 2), in the square of actions."""
 ACTION_SPREAD = 0.3
 
 

@@ -11,6 +11,7 @@ from pcbf_core.mrp.solitaire import SolitaireDice
 
 _PROCESSES = (SolitaireDice(), Bernoulli(), MonteCarloChain(), NormalRewards(), Crossroads())
 MRPS: dict[str, MarkovRewardProcess] = {process.name: process for process in _PROCESSES}
+"""The reward processes by name."""
 
 __all__ = [
     "MRPS",

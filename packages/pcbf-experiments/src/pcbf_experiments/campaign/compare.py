@@ -347,6 +347,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="pcbf-compare",
         description="Say what in a results folder is identical to, agrees with or differs from the published one.",
+        examples=["pcbf-compare --results results/laptop --published results/published/laptop"],
     )
     parser.add_argument("--results", type=Path, required=True, help="folder of your run, such as results/laptop")
     parser.add_argument("--published", type=Path, required=True, help="such as results/published/laptop")

@@ -241,6 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Say what a scale takes: runs, hours of a GPU by method and domain, in which order, memory, disk "
         "space and files, and what is missing. Speeds are those of cost records of runs on a GPU or of a rehearsal "
         "there (pcbf-rehearse); where there are none, the paper's.",
+        examples=["pcbf-plan", "pcbf-plan --scale paper --domains scene-play --methods pcbf iql"],
     )
     parser.add_argument("--scale", default="paper", help=f"one of {', '.join(SCALES)} (default: %(default)s)")
     for part in SELECTORS:

@@ -116,6 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="pcbf-lease",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=["pcbf-lease 1 -- python train.py"],
     )
     parser.add_argument("count", type=whole_number(0), help="GPUs granted to the command; 0 runs it on the CPU")
     parser.add_argument("--needed", type=whole_number(0), help="GPUs the command should have (default: as granted)")

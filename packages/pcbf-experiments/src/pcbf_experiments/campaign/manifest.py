@@ -92,7 +92,11 @@ def read_manifest(results: Path) -> Manifest:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = Parser(prog="pcbf-manifest", description="Write manifest.json beside the records of a scale.")
+    parser = Parser(
+        prog="pcbf-manifest",
+        description="Write manifest.json beside the records of a scale.",
+        examples=["pcbf-manifest --results results/smoke --settings JSON"],
+    )
     parser.add_argument("--results", type=Path, required=True, help="folder of the scale, such as results/laptop")
     parser.add_argument("--settings", type=json_object, required=True, help="the settings of the scale, as JSON")
     parser.add_argument("--root", type=Path, default=Path(), help="top folder of the repository; default: this folder")

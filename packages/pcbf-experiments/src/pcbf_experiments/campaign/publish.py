@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from pcbf_experiments.agents import publish_agents
 from pcbf_experiments.campaign.manifest import faults, read_manifest, record_names
 from pcbf_experiments.campaign.settings import DEFAULT_SCALE, SCALES, load_scale
 from pcbf_records.canonical import differences, suggestion
@@ -24,7 +25,7 @@ class PublishError(RuntimeError):
 
 
 def publish(root: Path, scale: str) -> Path:
-    """Folder results/published/<scale>, filled with the records and the manifest of results/<scale>.
+    """Folder results/published/<scale>, filled with the records, the manifest and the agents of results/<scale>.
 
     Refuses a scale that is unfinished, whose records are not those of its manifest, or that was run with other
     settings than those of config/scales. Tables, figures and the report are then made from there by `dvc repro`.
@@ -38,6 +39,7 @@ def publish(root: Path, scale: str) -> Path:
     for path in [path for folder in RECORD_FOLDERS for path in target.glob(f"{folder}/**/*")]:
         if path.is_file() and path.relative_to(target).as_posix() not in names:
             path.unlink()
+    publish_agents(source, target)
     return target
 
 
@@ -67,7 +69,11 @@ def check_publishable(root: Path, scale: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = Parser(prog="pcbf-publish", description="Promote a finished scale to results/published.")
+    parser = Parser(
+        prog="pcbf-publish",
+        description="Promote a finished scale to results/published.",
+        examples=["pcbf-publish laptop"],
+    )
     parser.add_argument(
         "scale", nargs="?", default=DEFAULT_SCALE, help=f"one of {', '.join(SCALES)}; default %(default)s"
     )

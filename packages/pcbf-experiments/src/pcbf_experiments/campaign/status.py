@@ -162,6 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="pcbf-status",
         description="Say which runs of a results folder are done, running, stopped, failed and lost, and why. For the "
         "folder of a scale these are the runs that the scale has, for any other those that have begun.",
+        examples=["pcbf-status results/paper"],
     )
     parser.add_argument(
         "results",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 import yaml
 
@@ -39,12 +38,17 @@ from pcbf_records import layout
 from pcbf_records.commands import Parser
 from pcbf_records.progress import Progress, clock, progress_of
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+
 START_UP_WORK = 10_000  # starting a job, or a short job as a whole, takes about as long as this many gradient steps
 COMPILE_WORK = 20_000  # what a training job needs besides, before its first step
 CONTROL_STEP_WORK = 12  # a gradient step of an agent takes about as long as so many of a toy critic
 EPISODE_STEP_WORK = 5  # as does a step of an episode, simulator and choice of the action, measured at the laptop scale
 LIVE_INTERVAL, PLAIN_INTERVAL = 0.5, 10.0  # seconds between updates on a terminal and elsewhere
 TAIL_LINES = 20
+BAR_WIDTH = 20
 FAILURES_IN_FULL = 2
 ABLATION_RULES = {"train": "ablate", "evaluate": "evaluate_ablation"}  # the same with one setting changed
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -197,6 +201,12 @@ def remaining_seconds(fraction: float, elapsed: float) -> float | None:
 
 def describe(run: RunLog, fraction: float, elapsed: float, progress: Mapping[str, Progress]) -> str:
     """The state of the run in one line."""
+    jobs = ", ".join(_describe_job(job, progress.get(job.name)) for job in run.running.values())
+    return f"{headline(run, fraction, elapsed)}  {jobs}".rstrip()
+
+
+def headline(run: RunLog, fraction: float, elapsed: float) -> str:
+    """The state of the run as a whole."""
     if not run.planned:
         return f"{clock(elapsed)}  planning"
     left = remaining_seconds(fraction, elapsed)
@@ -207,9 +217,7 @@ def describe(run: RunLog, fraction: float, elapsed: float, progress: Mapping[str
     ]
     if run.failures:
         parts.append(f"{len(run.failures)} failed")
-    return "  ".join(
-        [*parts, ", ".join(_describe_job(job, progress.get(job.name)) for job in run.running.values())]
-    ).rstrip()
+    return "  ".join(parts)
 
 
 def _describe_job(job: Job, said: Progress | None) -> str:
@@ -220,32 +228,55 @@ def _describe_job(job: Job, said: Progress | None) -> str:
     return f"{label} {100 * said.fraction:.0f} % ({rate} {said.unit}/s)"
 
 
-def bar(fraction: float, width: int = 20) -> str:
-    full = round(fraction * width)
-    return f"[{'#' * full}{'-' * (width - full)}]"
-
-
 class Display:
-    """A line that renews itself on a terminal; elsewhere plain lines, at most one every ten seconds."""
+    """A picture of the run that renews itself on a terminal; elsewhere plain lines, at most one every ten seconds."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
-        self.live = stream.isatty()
+        self.live = _live(stream) if stream.isatty() else None
         self._next = 0.0
 
-    def show(self, fraction: float, text: str, now: float) -> None:
-        if self.live:
-            columns = shutil.get_terminal_size().columns
-            self.stream.write(f"\r{f'{bar(fraction)} {text}'[: columns - 1]}\x1b[K")
-        elif now >= self._next:
-            self._next = now + PLAIN_INTERVAL
-            self.stream.write(text + "\n")
-        self.stream.flush()
+    def show(self, run: RunLog, fraction: float, elapsed: float, progress: Mapping[str, Progress]) -> None:
+        """The state of the run `elapsed` seconds after its start."""
+        if self.live is not None:
+            self.live.start()
+            self.live.update(picture(run, fraction, elapsed, progress), refresh=True)
+        elif elapsed >= self._next:
+            self._next = elapsed + PLAIN_INTERVAL
+            self.say(describe(run, fraction, elapsed, progress))
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        self.stream.write(f"\r{text}\x1b[K\n" if self.live else text + "\n")
+        if self.live is not None:
+            self.live.stop()
+        self.stream.write(text + "\n")
         self.stream.flush()
+
+
+def _live(stream: TextIO) -> Live:
+    from rich.console import Console
+    from rich.live import Live
+
+    return Live(console=Console(file=stream), auto_refresh=False, transient=True)
+
+
+def picture(run: RunLog, fraction: float, elapsed: float, progress: Mapping[str, Progress]) -> RenderableType:
+    """The state of the run, with a bar for all of it and one for every running job that has spoken."""
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=BAR_WIDTH)
+    grid.add_column(no_wrap=True, overflow="ellipsis")
+    grid.add_row(ProgressBar(100, 100 * fraction, BAR_WIDTH), Text(headline(run, fraction, elapsed), style="bold"))
+    for job in run.running.values():
+        said = progress.get(job.name)
+        bar = ProgressBar(100, 100 * said.fraction, BAR_WIDTH) if said else Text("starting", style="dim")
+        grid.add_row(bar, Text(_describe_job(job, said)))
+    for failure in run.failures:
+        grid.add_row(Text("failed", style="red"), Text(_describe_job(failure.job, None)))
+    return grid
 
 
 def watch(command: Sequence[str], results: Path, work: Mapping[str, float], stream: TextIO) -> int:
@@ -263,7 +294,7 @@ def watch(command: Sequence[str], results: Path, work: Mapping[str, float], stre
             feed()
             elapsed, progress = time.monotonic() - clock_began, read_progress(results, began)
             fraction = overall_fraction(run, work, progress)
-            display.show(fraction, describe(run, fraction, elapsed, progress), elapsed)
+            display.show(run, fraction, elapsed, progress)
             try:
                 child.wait(LIVE_INTERVAL)
             except subprocess.TimeoutExpired:
@@ -367,7 +398,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="pcbf-progress",
         description="Run Snakemake with a live display of overall progress and time left.",
-        epilog="example: pcbf-progress -- snakemake --cores all --config scale=smoke",
+        examples=["pcbf-progress -- snakemake --cores all --config scale=smoke"],
     )
     parser.add_argument("command", nargs="+", help="the Snakemake command, after --")
     command = parser.parse_args(arguments).command

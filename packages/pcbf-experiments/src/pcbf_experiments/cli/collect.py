@@ -21,6 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Gather the run and evaluation records of a results folder, ablations included, into one table, "
         f"<results>/{CONTROL_EVALUATIONS}, which tables, figures, claims and report read. Records that are missing or "
         "are not those that were made are named, and nothing is written.",
+        examples=["pcbf-collect --results results/own"],
     )
     parser.add_argument("--results", type=Path, required=True, metavar="DIR", help="e.g. results/laptop")
     options = parser.parse_args(arguments)

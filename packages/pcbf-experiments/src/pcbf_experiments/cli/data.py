@@ -15,7 +15,16 @@ from pcbf_records.sheets import Task
 
 
 def parser() -> argparse.ArgumentParser:
-    made = Parser(prog="pcbf-data", description="Datasets: list, fetch, verify, generate.")
+    made = Parser(
+        prog="pcbf-data",
+        description="Datasets: list, fetch, verify, generate.",
+        examples=[
+            "pcbf-data list",
+            "pcbf-data fetch scene-play-v0",
+            "pcbf-data make-local cube-single-play-v0 --episodes 100",
+            "pcbf-data verify cube-single-play-v0",
+        ],
+    )
     commands = made.add_subparsers(dest="command", required=True)
 
     commands.add_parser("list", help="show all tasks and their datasets")

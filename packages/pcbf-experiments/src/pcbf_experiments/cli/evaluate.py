@@ -26,8 +26,10 @@ def parser() -> argparse.ArgumentParser:
         description="Play episodes with a trained agent; needs the simulator but no data. With FILE, a snapshot or a "
         "checkpoint, print the scores as JSON. With TASK METHOD, judge all snapshots of a run in --out and write the "
         "evaluation records of its seeds; what is judged already, with the same settings, is skipped.",
-        epilog="examples: pcbf-evaluate OUT/snapshots/TASK/METHOD/seed0/step20000.safetensors --video episode.gif; "
-        "pcbf-evaluate TASK METHOD --seeds 0 1 --episodes 200 --out results/own",
+        examples=[
+            "pcbf-evaluate results/own/snapshots/TASK/METHOD/seed0/step20000.safetensors --video episode.gif",
+            "pcbf-evaluate TASK METHOD --seeds 0 1 --episodes 200 --out results/own",
+        ],
     )
     made.add_argument("what", nargs="+", metavar="FILE | TASK METHOD", help="a file, or a task and a method")
     group = made.add_argument_group("of a file")

@@ -26,7 +26,14 @@ def parser(
       methods, settings: help on METHOD and on what `--settings` may hold.
       tables: what `collect` writes.
     """
-    made = Parser(prog=prog, description=description)
+    made = Parser(
+        prog=prog,
+        description=description,
+        examples=[
+            f"{prog} run {processes[0]} pcbf_flow --output one.npz",
+            f"{prog} collect --results results/laptop",
+        ],
+    )
     commands = made.add_subparsers(dest="command", required=True)
     add_run(commands, metavar=metavar, processes=processes, methods=methods, settings=settings)
     add_collect(commands, tables)

@@ -19,6 +19,7 @@ def argument_parser() -> argparse.ArgumentParser:
         description="Check the paper's theoretical statements numerically and write "
         f"<results>/{THEORY_CHECKS}, and the fixed points that infinite data would reach as {THEORY_POPULATION}. "
         "A check that fails is recorded as failing; it does not make the command fail.",
+        examples=["""pcbf-theory --results results/laptop --settings '{"num_samples": 200000, "seed": 0}'"""],
     )
     parser.add_argument(
         "--results",

@@ -35,8 +35,10 @@ def parser() -> argparse.ArgumentParser:
         prog="pcbf-train",
         description="Train one method on one task and write a run record per seed; evaluate it on the way and write an "
         "evaluation record per seed. Rerun to resume; finished work is skipped.",
-        epilog="example: pcbf-train cube-single-play-singletask-task1-v0 pcbf --seeds 0 1 --steps 20000 "
-        "--set control_weight=0.4 --out results/laptop",
+        examples=[
+            "pcbf-train cube-single-play-singletask-task1-v0 pcbf --seeds 0 1 --steps 20000 --out results/own",
+            "pcbf-train cube-single-play-singletask-task1-v0 iql --set hidden_sizes=[128,128] expectile=0.8",
+        ],
     )
     made.add_argument("task", help="name of the task, as in the paper; `pcbf-data list` shows them")
     made.add_argument("method", help=f"{', '.join(sorted(method_schemas()))}, or that of a plugin")

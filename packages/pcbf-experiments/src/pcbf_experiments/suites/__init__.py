@@ -12,6 +12,7 @@ from pcbf_records.sheets import Task
 __all__ = ["SUITES", "Suite", "register_suite", "suite_of"]
 
 SUITES: dict[str, Suite] = {suite.name: suite for suite in (OGBench(), Adroit(), Minari())}
+"""The suites by name."""
 
 
 def register_suite(suite: Suite) -> Suite:
