@@ -49,7 +49,10 @@ PAPER_COLUMNS = {  # of the csv files in data/paper, see its README
         *("codac.alpha", "codac.lambda", "pcbf.lambda"),
     ),
     "statements": ("id", "value", "relation", "quantity", "label", "text"),
+    "sources": ("id", "quantity", "paper", "source", "repository", "commit", "place"),
+    "rerun": ("domain", "aggregation", "mean", "std", "num_seeds"),
 }
+LATE = 0.1  # share of training whose mean loss stands for the target's variance
 COST_COLUMNS = (
     *("task", "method", "group", "num_seeds", "steps", "train_seconds"),
     *("steps_per_second", "peak_host_bytes", "peak_device_bytes", "device", "path"),
@@ -292,10 +295,11 @@ def reported_w1(paper: pd.DataFrame, setting: Setting, method: str, coefficient:
     return float(found[0]) if len(found) else np.nan
 
 
-def seed_means(w1: pd.DataFrame, process: str, method: str) -> tuple[Floats, Floats]:
+def seed_means(w1: pd.DataFrame, process: str, method: str, *, in_deviations: bool = False) -> tuple[Floats, Floats]:
     """Coefficients (C,) and, for each, W1 (C, S) of every seed as the mean over the evaluation states.
 
-    nan stands where a seed does not have all states.
+    nan stands where a seed does not have all states. `in_deviations` takes W1 in each state in standard deviations of
+    its law.
     """
     cells = {
         (float(coefficient), int(seed), int(state)): float(distance)
@@ -303,8 +307,11 @@ def seed_means(w1: pd.DataFrame, process: str, method: str) -> tuple[Floats, Flo
         if name == process and kind == method
     }
     coefficients, seeds = sorted({key[0] for key in cells}), sorted({key[1] for key in cells})
-    states = MRPS[process].evaluation_states
-    means = [[np.mean([cells.get((c, seed, s), np.nan) for s in states]) for seed in seeds] for c in coefficients]
+    units = {s: Setting(process, s).law.std if in_deviations else 1.0 for s in MRPS[process].evaluation_states}
+    means = [
+        [np.mean([cells.get((c, seed, s), np.nan) / unit for s, unit in units.items()]) for seed in seeds]
+        for c in coefficients
+    ]
     return np.array(coefficients), np.array(means).reshape(len(coefficients), len(seeds))
 
 
@@ -315,6 +322,15 @@ def loss_by_seed(loss_std: pd.DataFrame, process: str, method: str) -> tuple[Flo
         return np.empty(0), np.empty((0, 0))
     wide = rows.pivot(index="coefficient", columns="seed", values="loss_std").sort_index()
     return wide.index.to_numpy(dtype=float), wide.to_numpy(dtype=float)
+
+
+def late_losses(results: Results, process: str, method: str) -> tuple[Floats, Floats]:
+    """The coefficients of a record, and the mean late loss (coefficients, seeds); empty without a record."""
+    record = results.toy(process, method)
+    if record is None:
+        return np.empty(0), np.empty((0, 0))
+    count = max(round(LATE * record.loss_history.shape[-1]), 1)
+    return record.coefficients, record.loss_history[..., -count:].mean(axis=-1)
 
 
 def _frame(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> pd.DataFrame:
