@@ -29,8 +29,9 @@ TITLE = "Learned PCBF flows in every live state of the Discrete MC chain"
 CAPTION = (
     "Top of each pair: the learned law at t = 1 (blue) and the exact return law (dashed) as histograms in the same "
     "cells of two atoms or more, on a logarithmic axis. Bottom: particle paths from N(0, 1) at t = 0 to the return at "
-    "t = 1, coloured by their noise. The chain has n = 20 states, 0 to 19, and both ends are absorbing: only the states "
-    "s = 1..18 are non-terminal and have a return law, so there are 18 pairs where the paper writes s = 1 to s = 20."
+    "t = 1, coloured by their noise. The chain has n = 20 states, 0 to 19, and both ends are absorbing: only the "
+    "states s = 1..18 are non-terminal and have a return law, so there are 18 pairs where the paper writes s = 1 to "
+    "s = 20."
 )
 INPUTS = (toy_run("chain", "pcbf"),)
 COLUMNS = 6
