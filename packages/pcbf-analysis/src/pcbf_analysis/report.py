@@ -34,6 +34,7 @@ from pcbf_records.toy import PROCESSES, TOY_METHODS, ToyRecord
 NUM_COLOURS = 64  # of the pictures on the page; the files beside it have all
 MOST_WIDE = 1350  # pixels of a picture
 TONES = {"holds": "good", "fails": "bad"}
+COUNTED = {"holds": "hold", "fails": "fail", "undecided at this scale": "open", "needs paper scale": "need paper scale"}
 BESIDE_PAPER = ("toy_w1", "paper_comparison")  # tables that show ours beside the paper's come first
 PHOTOGRAPHS = ("ogbench",)  # pictures that keep their colours in the dark
 CALIBRATION = "calibration"  # labels that begin so have a section of their own
@@ -83,6 +84,7 @@ def ledger_views(results: Results, decided: Sequence[claims.Finding]) -> dict[st
     main = [finding for finding in paper if finding.claim.importance == claims.MAIN]
     return {
         "counts": [(verdict, count, TONES.get(verdict, "open")) for verdict, count in claims.counts(main).items()],
+        "words": COUNTED,
         "num_main": len(main),
         "num_paper": len(paper),
         "verdicts": claims.counts(decided),

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,13 @@ class Setting:
 
     @property
     def law(self) -> ReturnLaw:
-        return MRPS[self.process].return_law(self.state)
+        return exact_law(self.process, self.state)
+
+
+@lru_cache(maxsize=128)
+def exact_law(process: str, state: int) -> ReturnLaw:
+    """The exact return law of a state; worked out once."""
+    return MRPS[process].return_law(state)
 
 
 def evaluation_settings() -> tuple[Setting, ...]:
@@ -122,7 +128,7 @@ class Results:
         check_choice("process", process, PROCESSES)
         check_choice("method", method, TOY_METHODS)
         path = self.root / layout.toy_run(process, method)
-        return load_toy_record(path) if path.exists() else None
+        return _read_once(load_toy_record, path) if path.exists() else None
 
     def w1(self) -> pd.DataFrame:
         return self._distances(layout.TOY_W1)
@@ -132,12 +138,8 @@ class Results:
         return self._distances(layout.TOY_TUNING_W1)
 
     def _distances(self, name: str) -> pd.DataFrame:
-        frame = load_table(self.root / name, W1_COLUMNS, remake="pcbf-toy collect")
-        doubled = frame.duplicated(list(W1_COLUMNS[:-1]))
-        if doubled.any():
-            cell = ", ".join(f"{name} {value}" for name, value in frame[doubled].iloc[0][list(W1_COLUMNS[:-1])].items())
-            raise RecordError(f"{name} has more than one row for {cell}; remake it with `pcbf-toy collect`.")
-        return frame
+        path = self.root / name
+        return _read_once(_distances, path) if path.exists() else _distances(path)
 
     def loss_std(self) -> pd.DataFrame:
         return load_table(self.root / layout.TOY_LOSS_STD, LOSS_STD_COLUMNS, remake="pcbf-toy collect")
@@ -206,6 +208,26 @@ class Results:
         """Provenance of the folder, {} when no manifest was written yet."""
         path = self.root / layout.MANIFEST
         return json_object(path, "delete it and write it again.") if path.exists() else {}
+
+
+def _distances(path: Path) -> pd.DataFrame:
+    frame = load_table(path, W1_COLUMNS, remake="pcbf-toy collect")
+    doubled = frame.duplicated(list(W1_COLUMNS[:-1]))
+    if doubled.any():
+        cell = ", ".join(f"{name} {value}" for name, value in frame[doubled].iloc[0][list(W1_COLUMNS[:-1])].items())
+        raise RecordError(f"toy/{path.name} has more than one row for {cell}; remake it with `pcbf-toy collect`.")
+    return frame
+
+
+def _read_once(load: Callable[[Path], Any], path: Path) -> Any:
+    """What `load` reads from a file; read again only when the file has changed."""
+    stat = path.stat()
+    return _read(load, path, (stat.st_ino, stat.st_mtime_ns, stat.st_size))
+
+
+@lru_cache(maxsize=128)
+def _read(load: Callable[[Path], Any], path: Path, stamp: tuple[int, ...]) -> Any:
+    return load(path)
 
 
 def cost_frame(folder: Path) -> pd.DataFrame:

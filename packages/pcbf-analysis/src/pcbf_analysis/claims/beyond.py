@@ -129,7 +129,7 @@ def cvar_gain_share(results: Results, *, mdp: str, method: str, level: float, lo
     tail = measure_name(level)
     best = optimum(results, mdp, level, tail) - optimum(results, mdp, MEAN, tail)
     gained = paired_differences(*(by_seed(results, mdp, method, risk, tail) for risk in (level, MEAN)))
-    if not gained.size or not math.isfinite(best):
+    if not gained.size or not best > 0:
         return undecided()
     measured = student(gained / best)
     return Decision(within(measured, low, None), measured, f"share of the {best:.3g} in CVaR that can be gained")
@@ -166,7 +166,7 @@ def _departures(results: Results, facts: Sequence[str]) -> tuple[int, str]:
     apart = rows[rows["paper"] != rows["source"]]
     told = [f"{row['quantity']}: {row['source']}, not {row['paper']}" for _, row in apart.iterrows()]
     places = ", ".join(dict.fromkeys(f"{row['repository']} at {row['commit']}" for _, row in rows.iterrows()))
-    return len(apart), f"departures in {len(rows)} of {places}" + (f": {'; '.join(told)}" if told else "")
+    return len(apart), f"points out of {len(rows)} in which {places} departs" + (f": {'; '.join(told)}" if told else "")
 
 
 def rerun_below_paper(results: Results, *, aggregation: str, at_least: int) -> Decision:

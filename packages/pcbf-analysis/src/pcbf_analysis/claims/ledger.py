@@ -84,6 +84,7 @@ KINDS = {
     "paper": "The paper's own numbers",
     "beyond": "Beyond the paper: what we found",
 }
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same, and a second faster
 BEYOND = "beyond"
 MAIN = "main"
 
@@ -161,7 +162,7 @@ def _read(path: Path) -> Any:
             f"{path.as_posix()} is not there; run from the top folder of the repository or pass --claims."
         )
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
     except yaml.YAMLError as error:
         raise ClaimsError(f"config/{path.name} cannot be read as YAML: {error}") from error
 

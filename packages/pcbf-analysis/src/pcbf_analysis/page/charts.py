@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup, escape
@@ -12,11 +13,11 @@ from matplotlib.colors import to_rgb
 
 from pcbf_analysis import theme
 
-SIZE = (360, 230)  # of every chart, in its own units; the page sets several side by side or one below the other
+SIZE = (360, 186)  # of every chart, in its own units; the page sets several side by side or one below the other
 MARGIN = {"left": 46, "right": 10, "top": 8, "bottom": 34}
-MARK = 3.6  # half the size of a mark
+MARK = 4.2  # half the size of a mark
 PAGES = {"light": "#ffffff", "dark": "#12161b"}
-CONTRAST = 3.0  # of marks and lines to the page, WCAG 1.4.11
+CONTRAST = 4.5  # of marks, lines and words to the page, WCAG 1.4.3
 MARKS = {  # matplotlib's marker: its outline in a square of two
     "o": "M-1 0a1 1 0 1 0 2 0a1 1 0 1 0-2 0z",
     "s": "M-.9-.9h1.8v1.8h-1.8z",
@@ -46,6 +47,8 @@ def contrast(colour: str, page: str) -> float:
 def readable(colour: str, page: str) -> str:
     """`colour`, moved as little as need be away from the page until it can be told from it."""
     sign = -1 if page == PAGES["light"] else 1
+    if sign > 0 and colour == theme.EXACT_COLOUR:
+        return "#ffffff"  # black by day is white by night
     for step in range(10):
         moved = theme.shade(colour, sign * step / 10) if step else colour
         if contrast(moved, page) >= CONTRAST:
@@ -207,10 +210,13 @@ def _named(scale: Scale) -> list[tuple[float, str]]:
     return list(zip(scale.ticks, names, strict=True))
 
 
-def legend(names: Iterable[str]) -> list[dict[str, str]]:
-    """The marks and labels of methods, in the order of all tables."""
+def legend(names: Iterable[str], hidden: Container[str] = ()) -> list[dict[str, Any]]:
+    """The marks and labels of methods, ours first; those hidden at first are shown by a press."""
     ordered = sorted(names, key=lambda name: (theme.method_order(name), name), reverse=True)
-    return [{"name": name, "label": label(name), "mark": MARKS[_marker(name)]} for name in ordered]
+    return [
+        {"name": name, "label": label(name), "mark": MARKS[_marker(name)], "is_on": name not in hidden}
+        for name in ordered
+    ]
 
 
 def label(method: str) -> str:

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from pcbf_analysis import statistics, theme
 from pcbf_analysis.figures.common import common_cells, exact_cdf, thinned
-from pcbf_analysis.results import Results
+from pcbf_analysis.results import Results, exact_law
 from pcbf_core.mrp import MRPS, DiscreteLaw, ReturnLaw
 from pcbf_records.toy import PROCESSES, Floats, ToyRecord
 
@@ -59,7 +59,7 @@ def process_view(results: Results, process: str) -> dict[str, Any] | None:
 
 def state_view(process: str, state: int) -> dict[str, Any]:
     """A state: the range shown, the exact distribution function, and its cells with the exact heights."""
-    law = MRPS[process].return_law(state)
+    law = exact_law(process, state)
     low, high = shown_range(law)
     values, levels = exact_cdf(law, low, high)
     edges, heights = common_cells(law, low, high, (high - low) / NUM_CELLS, ATOMS_PER_CELL.get(process, 1))
@@ -74,7 +74,11 @@ def state_view(process: str, state: int) -> dict[str, Any]:
 
 
 def shown_range(law: ReturnLaw) -> tuple[float, float]:
-    """Where the law is, with some room beside it."""
+    """Where the law is, with some room beside it; where it ends without atoms, ends of cells lie there too."""
+    ends = law.quantile(np.array([0.0, 1.0]))
+    if not isinstance(law, DiscreteLaw) and np.isfinite(ends).all():
+        room = 2 * float(ends[1] - ends[0]) / (NUM_CELLS - 4)
+        return float(ends[0]) - room, float(ends[1]) + room
     low, high = (float(value) for value in law.quantile(np.array([0.002, 0.998])))
     room = EDGE * (high - low) + (0.05 if isinstance(law, DiscreteLaw) else 0.02) * law.std
     return low - room, high + room

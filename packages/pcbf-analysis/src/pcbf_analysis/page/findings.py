@@ -12,10 +12,11 @@ from markupsafe import Markup
 
 from pcbf_analysis import statistics, theme
 from pcbf_analysis.claims import Decision, Finding
+from pcbf_analysis.figures.exact_control import drawn_methods
 from pcbf_analysis.figures.flow_path import with_zero
-from pcbf_analysis.page.charts import Chart, Scale, label, rows_scale, scale_of
+from pcbf_analysis.page.charts import Chart, Scale, label, legend, rows_scale, scale_of
 from pcbf_analysis.page.trade import trade_chart
-from pcbf_analysis.results import Results, late_losses, seed_means
+from pcbf_analysis.results import Results, late_losses, seed_means, short_task
 from pcbf_analysis.tables import control_suite, is_missing
 from pcbf_analysis.tables.contest import contest
 from pcbf_records.toy import PROCESSES
@@ -23,6 +24,7 @@ from pcbf_records.toy import PROCESSES
 HOLDS = "holds"
 PAPER, LATER = "value_flows", "pcbf"  # whose colours the paper's and the later scores have
 ROWS_LEFT = 104
+WALKERS = ("pcbf_flow", "value_flows", "iqn", "c51", "iql")  # on the cliff; the section below has all
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Card:
     text: str
     chart: Markup
     claims: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()  # whose marks the chart has, where it does not name them itself
 
 
 Decisions = Mapping[str, Decision]
@@ -54,7 +57,7 @@ def view(card: Card, decisions: Decisions, sentences: Mapping[str, str]) -> dict
     else:
         told = " ".join(f"{sentences[name]} ({verdict})" for name, verdict in verdicts)
         words = {"lead": "Not settled by these records.", "text": told}
-    return {**words, "chart": card.chart, "verdicts": verdicts}
+    return {**words, "chart": card.chart, "verdicts": verdicts, "legend": legend(card.methods)}
 
 
 def no_tuning(results: Results, decisions: Decisions) -> Card | None:
@@ -116,8 +119,8 @@ def sharing(results: Results, decisions: Decisions) -> Card | None:
     chart.title = "; ".join(f"{theme.PROCESSES[name].label}: {value:.1f} times" for name, value in means.items())
     low, high = min(means.values()), max(means.values())
     text = (
-        f"At λ = 0, independent noise has {low:.1f} to {high:.1f} times the variance in its targets. Without sharing, λ "
-        "damps nothing and a large one diverges."
+        f"At λ = 0, independent noise has {low:.1f} to {high:.1f} times the variance in its targets. Without sharing, "
+        "λ damps nothing and a large one diverges."
     )
     return Card("Sharing the noise does most of the work.", text, chart.svg(), ("sharing-cuts-variance",))
 
@@ -142,22 +145,24 @@ def no_best(results: Results, decisions: Decisions) -> Card | None:
     told = "; ".join(f"{label(method)} on {', '.join(names)}" for method, names in best.items())
     chart.title = f"Lowest W1: {told}."
     text = f"Lowest mean W1: {told}. Each method is clearly behind another somewhere."
-    return Card("No critic has the best law everywhere.", text, chart.svg(), ("no-critic-is-best-everywhere",))
+    methods = tuple(dict.fromkeys(row[1] for row in rows))
+    return Card("No critic has the best law everywhere.", text, chart.svg(), ("no-critic-is-best-everywhere",), methods)
 
 
 def safe_way(results: Results, decisions: Decisions) -> Card | None:
     """Mean against CVaR on the cliff, and what acting by CVaR gains."""
     found = decisions["cvar-acting-takes-the-safe-way"].measured
-    chart = trade_chart(results, "cliff", only=("pcbf_flow", "value_flows", "iqn", "c51", "iql"))
+    chart = trade_chart(results, "cliff", only=WALKERS)
     if chart is None or not math.isfinite(found.value):
         return None
     text = (
         f"Beside the cliff PCBF on the flow path gains {100 * found.value:.0f} % ({100 * found.low:.0f} to "
-        f"{100 * found.high:.0f}) of what can be gained in the worst tenth, with the critic it has for the mean. For the "
-        "mean itself IQL does as well."
+        f"{100 * found.high:.0f}) of what can be gained in the worst tenth, with the critic it has for the mean. For "
+        "the mean itself IQL does as well."
     )
     names = ("cvar-acting-takes-the-safe-way", "iql-has-the-better-mean")
-    return Card("Acting by CVaR takes the safe way.", text, chart, names)
+    drawn = tuple(method for method in drawn_methods(results, "cliff") if method in WALKERS)
+    return Card("Acting by CVaR takes the safe way.", text, chart, names, drawn)
 
 
 def suite(results: Results, decisions: Decisions) -> Card | None:
@@ -181,7 +186,7 @@ def suite(results: Results, decisions: Decisions) -> Card | None:
     seeds = max(int(row[7]) for row in rows)
     chart.title = "; ".join(f"{label(row[1])} {row[3]:.1f} ({row[4]:.1f} to {row[5]:.1f})" for row in rows)
     told = f"{len(clear)} of {len(rows)} methods are clear of cloning ({', '.join(clear) or 'none'})"
-    text = f"On {rows[0][0].replace('-singletask', '')} {told}, seed by seed. {seeds} seeds rank nothing among them."
+    text = f"On {short_task(rows[0][0])} {told}, seed by seed. {seeds} seeds rank nothing among them."
     return Card("Agents learn; few seeds rank nothing.", text, chart.svg())
 
 
@@ -202,13 +207,13 @@ def code(results: Results, decisions: Decisions) -> Card | None:
             chart.across(value - width, value + width, place, name)
             chart.mark(value, place, name, f"{domain}, {who}: {value:g} ± {width:g}")
         pairs.append((domain, first, float(mean)))
-    chart.words(pairs[0][1], -0.14, "the paper", PAPER, lift=8)
-    chart.words(pairs[0][2], 0.14, "later source", LATER, "end", lift=-14)
+    chart.words(pairs[1][1] + 8, 0.9, "the paper", PAPER)
+    chart.words(pairs[1][2] - 8, 1.3, "later source", LATER, "end")
     chart.title = "; ".join(f"{domain}: paper {first:g}, later source {later:g}" for domain, first, later in pairs)
     departures = decisions["released-source-departs"].measured.value
     text = (
-        f"The source first released departs from Algorithm 1 in {departures:.0f} points. A later one does not, and with it "
-        f"its authors report {pairs[0][2]:g} where the paper has {pairs[0][1]:g} on {pairs[0][0]}."
+        f"The source first released departs from Algorithm 1 in {departures:.0f} points. A later one does not, and "
+        f"with it its authors report {pairs[0][2]:g} where the paper has {pairs[0][1]:g} on {pairs[0][0]}."
     )
     names = ("released-source-departs", "later-source-agrees", "later-source-falls-short")
     return Card("Paper and published code differ.", text, chart.svg(), names)

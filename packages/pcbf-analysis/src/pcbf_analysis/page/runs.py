@@ -16,6 +16,7 @@ from pcbf_analysis.page.charts import Chart, label, legend, scale_of
 from pcbf_analysis.results import short_task
 from pcbf_records.canonical import canonical_json, content_hash
 
+FIRST = ("pcbf_flow", "pcbf", "value_flows", "iql", "bc")  # curves shown before any press; all at once hide each other
 SPARK_SIZE = (72, 18)  # pixels of a learning curve in a row
 
 
@@ -42,7 +43,8 @@ def curve_views(runs: Sequence[Run]) -> list[dict[str, Any]]:
             for step, score in zip(at, mean, strict=True):
                 chart.mark(step, score, name, f"{label(name)} after {step:.0f} steps: {score:.1f}")
         chart.title = "; ".join(f"{label(name)} ends at {curve[1][-1]:.1f}" for name, curve in shown.items())
-        views.append({"title": short_task(task), "chart": chart.svg(), "legend": legend(shown)})
+        hidden = set(shown) - set(FIRST) if set(shown) & set(FIRST) else set()
+        views.append({"title": short_task(task), "chart": chart.svg(), "legend": legend(shown, hidden)})
     return views
 
 

@@ -16,7 +16,7 @@ from pcbf_records.toy import Floats
 
 
 def trade_chart(results: Results, mdp: str, only: Sequence[str] | None = None) -> Markup | None:
-    """The chart: a line per method from acting by the mean (full) through CVaR, α falling (open); None without records."""
+    """A line per method from acting by the mean (full) through CVaR, α falling (open); None without records."""
     levels = [MEAN, *reversed(risk_levels_of(results, mdp))]
     curves = {
         method: points

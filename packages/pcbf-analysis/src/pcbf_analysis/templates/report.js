@@ -52,13 +52,14 @@ for (const filters of document.querySelectorAll("[data-filter]")) {
 // A press on a method hides it in the charts beside its legend.
 for (const charts of document.querySelectorAll("[data-charts]")) {
   for (const button of charts.querySelectorAll(".toggle")) {
-    button.addEventListener("click", () => {
-      const on = button.getAttribute("aria-pressed") !== "true";
+    const show = (on) => {
       button.setAttribute("aria-pressed", String(on));
       for (const part of charts.querySelectorAll(`.chart [data-method="${button.dataset.method}"]`)) {
         part.classList.toggle("off", !on);
       }
-    });
+    };
+    button.addEventListener("click", () => show(button.getAttribute("aria-pressed") !== "true"));
+    show(button.getAttribute("aria-pressed") === "true");
   }
 }
 
