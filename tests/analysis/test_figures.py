@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ from pcbf_core.mrp import MRPS
 from pcbf_records.errors import RecordError
 from pcbf_records.layout import TOY_W1, ablation, picture
 from pcbf_records.sheets import load_sheets
-from pcbf_records.toy import PAPER_PROCESSES, TOY_METHODS, FlowRecord
+from pcbf_records.toy import PAPER_PROCESSES, TOY_METHODS
 
 from .conftest import REPOSITORY
 from .run_fixtures import CUBE, CUBE_2, PEN, collected, write_run, write_runs
@@ -99,15 +100,16 @@ def test_solitaires_first_cell_is_its_first_atom() -> None:
     np.testing.assert_allclose(heights[first : first + 2], [1 / 6, (5 / 36) / 0.95])
 
 
-def test_a_right_law_looks_right_though_it_smears_its_atoms() -> None:
-    """A sharp bump in place of each atom fills the cells as the exact law does."""
-    law = MRPS["solitaire"].return_law(0)
+def test_a_right_law_looks_right_though_it_smears_its_atoms(complete: Results) -> None:
+    """The exact quantiles, a little disturbed, fill the cells as the exact law does."""
+    law, record = MRPS["solitaire"].return_law(0), complete.toy("solitaire", "pcbf")
+    assert record is not None
     edges, exact = common.common_cells(law, -4, 10, min_width=0.4)
-    values = np.linspace(-1, 10, 40_001)
-    bumps = [w * np.exp(-((values - a) ** 2) / 2 / 0.01**2) for a, w in zip(law.atoms, law.weights, strict=True)]
-    nothing = np.empty((0, 0))
-    flow = FlowRecord(0.5, nothing, nothing, values[None], np.sum(bumps, axis=0)[None], nothing, nothing, nothing)
-    np.testing.assert_allclose(common.learned_heights(flow, 0, edges), exact, atol=5e-3)
+    levels = (np.arange(2000) + 0.5) / 2000
+    smeared = law.quantile(levels) + 0.05 * np.sin(np.arange(2000))
+    curves = np.broadcast_to(np.sort(smeared), (*record.quantiles.shape[:3], 2000))
+    right = replace(record, levels=levels, quantiles=curves)
+    np.testing.assert_allclose(common.learned_heights(right, 0, edges), exact, atol=5e-3)
 
 
 def test_thinning_keeps_both_ends() -> None:

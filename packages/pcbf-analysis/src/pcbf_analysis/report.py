@@ -37,6 +37,7 @@ TONES = {"holds": "good", "fails": "bad"}
 COUNTED = {"holds": "hold", "fails": "fail", "undecided at this scale": "open", "needs paper scale": "need paper scale"}
 BESIDE_PAPER = ("toy_w1", "paper_comparison")  # tables that show ours beside the paper's come first
 PHOTOGRAPHS = ("ogbench",)  # pictures that keep their colours in the dark
+PROFILES = "performance_profiles"
 CALIBRATION = "calibration"  # labels that begin so have a section of their own
 
 
@@ -99,7 +100,11 @@ def artefact_views(results: Results) -> dict[str, Any]:
     computed = {label: artefact.compute(results) for label, artefact in artefacts.TABLES.items()}
     ordered = dict.fromkeys([*(label for label in BESIDE_PAPER if label in computed), *computed])
     shown = [table_view(results, artefacts.TABLES[label], computed[label]) for label in ordered]
-    pictures = [figure_view(results, artefact) for artefact in artefacts.of_kind("figure").values()]
+    pictures = [
+        figure_view(results, artefact)
+        for label, artefact in artefacts.of_kind("figure").items()
+        if label != PROFILES or computed[PROFILES].rows  # too few tasks say nothing
+    ]
 
     def is_calibration(view: Mapping[str, Any]) -> bool:
         return str(view["label"]).startswith(CALIBRATION)

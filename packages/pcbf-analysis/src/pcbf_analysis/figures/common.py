@@ -17,7 +17,7 @@ from pcbf_analysis import theme
 from pcbf_analysis.results import Results, Setting, chosen_coefficient
 from pcbf_analysis.theme import Style
 from pcbf_core.mrp import MRPS, DiscreteLaw, ReturnLaw
-from pcbf_records.toy import PAPER_PROCESSES, Floats, FlowRecord
+from pcbf_records.toy import PAPER_PROCESSES, Floats, FlowRecord, ToyRecord
 
 RETURN_RANGES = {"solitaire": (-4.0, 10.0), "bernoulli": (-3.0, 3.0), "chain": (-5.0, 25.0)}  # of the flow maps
 CDF_RANGES = {"solitaire": (-1.0, 10.5), "bernoulli": (-0.5, 2.5), "chain": (-2.0, 22.0)}
@@ -26,6 +26,7 @@ CELLS: dict[str, dict[str, Any]] = {  # arguments of common_cells; the chain's p
     "bernoulli": {"min_width": 0.25},
     "chain": {"min_width": 0.5, "atoms_per_cell": 2},
 }
+AREA = "#B3D5E8"  # a tint of PCBF's blue
 HEADROOM = 1.45  # top of a density axis over the exact law's tallest cell
 LOG_DENSITY_FLOOR = 1e-3
 MAX_CURVE_POINTS = 200  # more are not seen in print and only make the files large
@@ -109,15 +110,16 @@ def common_cells(
     return bounds, np.diff(law.cdf(bounds)) / np.diff(bounds)
 
 
-def learned_heights(flow: FlowRecord, index: int, edges: Floats) -> Floats:
-    """The learned law at t = 1 in the same cells: its probability in each over the width.
+def learned_heights(record: ToyRecord, state: int, edges: Floats) -> Floats:
+    """The learned law in the same cells: its probability in each over the width, of the seed whose flow is recorded.
 
-    The probability is the integral of the recorded density, whose points lie close where mass does.
+    It comes from quantiles, since a density is too sharp at an atom to be integrated from a few points.
     """
-    values, density = flow.density_values[index].astype(float), flow.density[index].astype(float)
-    parts = np.diff(values) * (density[1:] + density[:-1]) / 2
-    below = np.concatenate([[0.0], np.cumsum(parts)])
-    return np.diff(np.interp(edges, values, below / below[-1])) / np.diff(edges)
+    curves = record.quantile_curves(state, record.flow.coefficient) if record.flow else None
+    if curves is None:
+        return np.full(len(edges) - 1, np.nan)
+    below = np.interp(edges, np.maximum.accumulate(curves[0]), record.levels, left=0.0, right=1.0)
+    return np.diff(below) / np.diff(edges)
 
 
 def density_area(axes: Axes, edges: Floats, heights: Floats, *, horizontal: bool = False) -> StepPatch:
@@ -128,7 +130,7 @@ def density_area(axes: Axes, edges: Floats, heights: Floats, *, horizontal: bool
         baseline=LOG_DENSITY_FLOOR / 10 if axes.get_yscale() == "log" or axes.get_xscale() == "log" else 0.0,
         orientation="horizontal" if horizontal else "vertical",
         fill=True,
-        facecolor=theme.shade(theme.METHODS["pcbf"].colour, 0.55),
+        facecolor=AREA,
         edgecolor=theme.METHODS["pcbf"].colour,
         linewidth=0.6,
         zorder=2,
@@ -156,7 +158,7 @@ def density_limits(heights: Floats, *, is_log: bool) -> tuple[float, float]:
 def density_legend(coefficient: float | None = None) -> list[Artist]:
     """Handles for learned law (with its λ, if there is one for the whole figure) and exact law."""
     at = "" if coefficient is None else f" (λ = {theme.number(coefficient)})"
-    look: dict[str, Any] = {"facecolor": theme.shade(theme.METHODS["pcbf"].colour, 0.55), "linewidth": 0.6}
+    look: dict[str, Any] = {"facecolor": AREA, "linewidth": 0.6}
     learned = Patch(label=f"learned law{at}", edgecolor=theme.METHODS["pcbf"].colour, **look)
     exact = Style(f"{theme.EXACT_LABEL}, in the same cells", theme.EXACT_COLOUR, linestyle="--")
     return [learned, *legend_lines([(exact.label, exact)])]

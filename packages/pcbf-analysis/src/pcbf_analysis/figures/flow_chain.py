@@ -27,7 +27,7 @@ from pcbf_analysis.figures.common import (
 from pcbf_analysis.results import Results
 from pcbf_core.mrp import MRPS
 from pcbf_records.layout import toy_run
-from pcbf_records.toy import FlowRecord
+from pcbf_records.toy import FlowRecord, ToyRecord
 
 TITLE = "The learned flow of the Discrete MC chain, animated"
 CAPTION = (
@@ -54,11 +54,11 @@ def animate(results: Results) -> bytes:
     densities: list[Artist] = []
     for state, top, bottom in zip(STATES, tops, bottoms, strict=True):
         index = record.state_index(state) if record else None
-        if flow is None or index is None:
+        if record is None or flow is None or index is None:
             theme.empty_panel(bottom)
         else:
             bundles.append(Particles(bottom, flow, index))
-            densities.append(draw_density(top, flow, index, state))
+            densities.append(draw_density(top, record, state))
     name = "PCBF on the Discrete MC chain" + (f" (λ = {theme.number(flow.coefficient)})" if flow else "")
     heading = figure.suptitle(f"{name}, t = 0.00", fontsize=8)
     canvas = FigureCanvasAgg(figure)
@@ -95,10 +95,10 @@ def state_cells(state: int) -> tuple[Floats, Floats]:
     return common_cells(MRPS["chain"].return_law(state), *RETURN_RANGES["chain"], **CELLS["chain"])
 
 
-def draw_density(axes: Axes, flow: FlowRecord, index: int, state: int) -> Artist:
+def draw_density(axes: Axes, record: ToyRecord, state: int) -> Artist:
     """The learned law at t = 1, as an area."""
     edges, _ = state_cells(state)
-    return density_area(axes, edges, learned_heights(flow, index, edges))
+    return density_area(axes, edges, learned_heights(record, state, edges))
 
 
 class Particles:

@@ -56,14 +56,14 @@ def draw(results: Results) -> Figure:
         record = results.toy(setting.process, "pcbf")
         flow = record.flow if record else None
         index = record.state_index(setting.state) if record else None
-        if flow is None or index is None:
+        if record is None or flow is None or index is None:
             flow_axes.set_title(panel_title(setting))
             theme.empty_panel(flow_axes)
         else:
             flow_axes.set_title(f"{panel_title(setting)} (λ = {theme.number(flow.coefficient)})")
             draw_arrows(flow_axes, flow, index)
             draw_paths(flow_axes, flow, index)
-            density_area(density_axes, edges, learned_heights(flow, index, edges), horizontal=True)
+            density_area(density_axes, edges, learned_heights(record, setting.state, edges), horizontal=True)
     figure.legend(handles=density_legend(), loc="outside lower center", ncols=2)
     return figure
 

@@ -68,10 +68,10 @@ def draw(results: Results) -> Figure:
         if row == rows - 1:
             bottom.set_xlabel("return")
         index = record.state_index(state) if record else None
-        if flow is None or index is None:
+        if record is None or flow is None or index is None:
             theme.empty_panel(bottom)
         else:
-            density_area(top, edges, learned_heights(flow, index, edges))
+            density_area(top, edges, learned_heights(record, state, edges))
             draw_paths(bottom, flow, index)
     handles = density_legend(flow.coefficient if flow else None)
     figure.legend(handles=handles, loc="outside lower center", ncols=2)

@@ -28,7 +28,7 @@ def draw(results: Results) -> Figure:
     """The figure: one panel per suite that has runs."""
     found = profiles(load_suite(results))
     suites = [name for name in SUITES if any(profile.suite == name for profile in found)]
-    figure = Figure(figsize=(theme.DOUBLE_COLUMN, 2.8), layout="constrained")
+    figure = Figure(figsize=(theme.DOUBLE_COLUMN, 2.8 if suites else 1.2), layout="constrained")
     panels = figure.subplots(1, max(len(suites), 1), sharey=True, squeeze=False)[0]
     for axes, suite in zip(panels, suites or ["OGBench"], strict=True):
         members = [profile for profile in found if profile.suite == suite]
