@@ -176,12 +176,14 @@ def rerun_below_paper(results: Results, *, aggregation: str, at_least: int) -> D
     """
     printed = results.paper_table("aggregated")
     ours = printed[printed["method"] == "pcbf"].set_index("domain")
-    rows = results.paper_table("rerun").query("aggregation == @aggregation")
+    table = results.paper_table("rerun")
+    rows = table[table["aggregation"] == aggregation]
     cases = []
-    for row in rows.itertuples():
-        seeds = int(str(row.num_seeds))
-        later = float(str(row.mean)), float(str(row.std)), seeds
-        first = float(ours.loc[row.domain, "mean"]), float(ours.loc[row.domain, "std"]), seeds  # type: ignore[arg-type]
+    for domain, mean, std, num_seeds in zip(
+        *(rows[name] for name in ("domain", "mean", "std", "num_seeds")), strict=True
+    ):
+        later = float(mean), float(std), int(num_seeds)
+        first = float(ours.loc[domain, "mean"]), float(ours.loc[domain, "std"]), later[2]  # type: ignore[arg-type]
         measured = Measure(later[0] - first[0], *statistics.difference_interval(later, first))
-        cases.append(Case(str(row.domain), measured, side(measured)))
+        cases.append(Case(str(domain), measured, side(measured)))
     return over_cases(cases, "later score minus the paper's", exceptions=len(cases) - at_least, worst="smallest")

@@ -17,7 +17,7 @@ from pcbf_core.mrp import MRPS, DiscreteLaw, ReturnLaw
 from pcbf_records.toy import PROCESSES, Floats, ToyRecord
 
 PATHS = {"linear": "pcbf", "flow": "pcbf_flow"}
-NUM_LEVELS = 96  # of the quantile curves; more are not seen
+NUM_LEVELS = 64  # of the quantile curves; more are not seen
 NUM_CELLS = 26
 EDGE = 0.06  # of the law's width, beside it
 ATOMS_PER_CELL = {"chain": 2}  # its parity makes single atoms alternate

@@ -13,10 +13,10 @@ from markupsafe import Markup
 from pcbf_analysis import statistics, theme
 from pcbf_analysis.claims import Decision, Finding
 from pcbf_analysis.figures.exact_control import drawn_methods
-from pcbf_analysis.figures.flow_path import with_zero
+from pcbf_analysis.figures.flow_path import fixed_points, with_zero
 from pcbf_analysis.page.charts import Chart, Scale, label, legend, rows_scale, scale_of
 from pcbf_analysis.page.trade import trade_chart
-from pcbf_analysis.results import Results, late_losses, seed_means, short_task
+from pcbf_analysis.results import Results, exact_law, late_losses, seed_means, short_task
 from pcbf_analysis.tables import control_suite, is_missing
 from pcbf_analysis.tables.contest import contest
 from pcbf_records.toy import PROCESSES
@@ -73,9 +73,8 @@ def no_tuning(results: Results, decisions: Decisions) -> Card | None:
     chart = Chart(Scale(-0.04, 1.04, "λ", ticks=(0, 0.25, 0.5, 0.75, 1)), y, "")
     for method, (weights, values) in curves.items():
         path = "flow" if method == "pcbf_flow" else "linear"
-        rows = population[(population["process"] == process) & (population["noise"] == "shared")]
-        rows = rows[(rows["path"] == path) | (rows["control_weight"] == 0)].sort_values("control_weight")
-        chart.line(zip(rows["control_weight"], rows["relative_w1"], strict=True), method)
+        at, distances, _ = fixed_points(population, process, path, "shared")
+        chart.line(zip(at, distances / exact_law(process, 0).std, strict=True), method)
         for weight, seeds in zip(weights, values, strict=True):
             low, up = statistics.student_interval(seeds)
             chart.upright(float(weight), low, up, method)

@@ -1,3 +1,11 @@
+// On a phone every cell tells the heading of its column.
+for (const table of document.querySelectorAll("table.sortable")) {
+  const names = [...table.tHead.rows[0].cells].map((heading) => heading.textContent.trim());
+  for (const row of table.tBodies[0].rows) {
+    [...row.cells].forEach((cell, column) => { cell.dataset.label ??= names[column]; });
+  }
+}
+
 // A press on a heading sorts its table by that column; missing values stay last.
 for (const table of document.querySelectorAll("table.sortable")) {
   const headings = [...table.tHead.rows[0].cells];
