@@ -9,9 +9,12 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -22,9 +25,9 @@ from pcbf_analysis.figures import common, flow_chain, flowmap_mc, ogbench, pcbf_
 from pcbf_analysis.results import Results, Setting, chosen_coefficient
 from pcbf_core.mrp import MRPS
 from pcbf_records.errors import RecordError
-from pcbf_records.layout import ablation, picture
+from pcbf_records.layout import TOY_W1, ablation, picture
 from pcbf_records.sheets import load_sheets
-from pcbf_records.toy import PAPER_PROCESSES, TOY_METHODS, FlowRecord
+from pcbf_records.toy import PAPER_PROCESSES, TOY_METHODS
 
 from .conftest import REPOSITORY
 from .run_fixtures import CUBE, CUBE_2, PEN, collected, write_run, write_runs
@@ -76,9 +79,9 @@ def test_mean_and_student_interval_by_hand() -> None:
 @pytest.mark.parametrize("setting", ALL_SETTINGS, ids=lambda s: f"{s.process}-{s.state}")
 def test_the_exact_histogram_has_mass_one_and_the_exact_cdf_its_corners(setting: Setting) -> None:
     law = setting.law
-    edges, heights = common.exact_histogram(
-        law, *common.RETURN_RANGES[setting.process], **common.CELLS[setting.process]
-    )
+    low, high = common.RETURN_RANGES[setting.process]
+    edges, heights = common.common_cells(law, low, high, **common.CELLS[setting.process])
+    assert edges[0] <= low + common.CELLS[setting.process]["min_width"] + 1e-9  # a learned law may have mass beside it
     widths = np.diff(edges)
     assert (heights * widths).sum() == pytest.approx(1, abs=1e-9)
     assert (widths >= common.CELLS[setting.process]["min_width"] - 1e-9).all()
@@ -91,23 +94,39 @@ def test_the_exact_histogram_has_mass_one_and_the_exact_cdf_its_corners(setting:
 
 
 def test_solitaires_first_cell_is_its_first_atom() -> None:
-    edges, heights = common.exact_histogram(MRPS["solitaire"].return_law(0), -4, 10, min_width=0.4)
-    np.testing.assert_allclose(edges[:3], [-0.5, 0.5, 1.45])  # atoms 0, 1, 1.9
-    np.testing.assert_allclose(heights[:2], [1 / 6, (5 / 36) / 0.95])
+    edges, heights = common.common_cells(MRPS["solitaire"].return_law(0), -4, 10, min_width=0.4)
+    first = int(np.flatnonzero(heights)[0])
+    np.testing.assert_allclose(edges[first : first + 3], [-0.5, 0.5, 1.45])  # atoms 0, 1, 1.9
+    np.testing.assert_allclose(heights[first : first + 2], [1 / 6, (5 / 36) / 0.95])
 
 
-def test_thinning_keeps_both_ends_and_density_peaks() -> None:
+def test_a_right_law_looks_right_though_it_smears_its_atoms(complete: Results) -> None:
+    """The exact quantiles, a little disturbed, fill the cells as the exact law does."""
+    law, record = MRPS["solitaire"].return_law(0), complete.toy("solitaire", "pcbf")
+    assert record is not None
+    edges, exact = common.common_cells(law, -4, 10, min_width=0.4)
+    levels = (np.arange(2000) + 0.5) / 2000
+    smeared = law.quantile(levels) + 0.05 * np.sin(np.arange(2000))
+    curves = np.broadcast_to(np.sort(smeared), (*record.quantiles.shape[:3], 2000))
+    right = replace(record, levels=levels, quantiles=curves)
+    np.testing.assert_allclose(common.learned_heights(right, 0, edges), exact, atol=5e-3)
+
+
+def test_thinning_keeps_both_ends() -> None:
     assert common.thinned(1000, 3).tolist() == [0, 500, 999]  # 499.5 rounds to even
     assert common.thinned(4, 10).tolist() == [0, 1, 2, 3]
-    values = np.linspace(0, 1, 5001)
-    density = np.exp(-values)
-    density[1237] = 50.0
-    nothing = np.empty((0, 0))
-    flow = FlowRecord(0.5, nothing, nothing, values[None], density[None], nothing, nothing, nothing)
-    shown, heights = common.learned_density(flow, 0, 0.0, 1.0)
-    assert heights.max() == 50.0
-    assert len(shown) <= common.MAX_CURVE_POINTS + 2
-    assert common.learned_density(flow, 0, 2.0, 3.0)[0].size == 0
+
+
+def test_an_ablation_that_diverges_is_written_and_not_drawn(build: Callable[..., Results]) -> None:
+    results = build(processes=["solitaire"], methods=TOY_METHODS[:4], num_levels=10)
+    path = results.root / TOY_W1
+    frame = pd.read_csv(path)
+    rows = (frame["method"] == "pcbf-independent") & (frame["coefficient"] > 0.8)
+    frame.loc[rows, "w1"] = 51.0
+    frame.to_csv(path, index=False)
+    axes = draw("toy_sen", results).axes[0]
+    assert axes.get_ylim()[1] < 10
+    assert [text.get_text() for text in axes.texts] == ["to 51 ↑"]
 
 
 def test_method_names_colours_and_order_live_in_one_place() -> None:

@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 
 from pcbf_analysis.claims import VERDICTS
-from pcbf_analysis.figures.flow_path import late_losses
-from pcbf_analysis.results import Results
+from pcbf_analysis.results import Results, late_losses
 from pcbf_analysis.theme import METHODS, PROCESSES
 from pcbf_records import layout
 
@@ -113,13 +112,18 @@ def test_control_suite_is_shown_whole_and_as_it_is():
 
 
 def test_verdict_counts():
-    verdicts = pd.read_csv(PUBLISHED / layout.CLAIMS[0])["verdict"].tolist()
+    ledger = pd.read_csv(PUBLISHED / layout.CLAIMS[0]).query("kind != 'beyond'")
+    verdicts = ledger["verdict"].tolist()
+    main = ledger[ledger["importance"] == "main"]["verdict"].tolist()
     holds, fails, undecided, needs_paper = map(verdicts.count, VERDICTS)
     words = (
         f"{len(verdicts)} claims of the paper: {holds} hold, {fails} fail, "
         f"{undecided} are undecided at this scale, {needs_paper} need the paper's"
     )
     assert words in " ".join(DETAILS.split())
+    assert f"Of the {len(main)} main ones, {main.count('holds')} hold (" in " ".join(DETAILS.split())
+    assert f"{main.count('fails')} fail (more accurate" in " ".join(DETAILS.split())
+    assert f"the paper's {len(verdicts)} claims" in " ".join(README.split())
 
 
 def test_effect_of_reused_actions():

@@ -365,13 +365,32 @@ def test_the_probability_of_improvement_is_over_common_tasks(empty: Results) -> 
     assert "| Value Flows | 0.70 |" in rendered("probability_of_improvement", results)["md"]
 
 
-def test_profiles_leave_out_methods_that_lack_a_task(two_tasks: Results) -> None:
-    table = artefacts.TABLES["performance_profiles"].compute(two_tasks)
-    assert table.column("method") == ["iql", "value_flows", "pcbf"]
-    assert table.column("above_60") == [0.5, 1, 0.75]  # PCBF: 80, 90 on one task; 60, 80 on the other
-    frame = csv_of("performance_profiles", two_tasks)
-    assert cell_of(frame, method="pcbf", threshold=80)["share"] == 0.25
-    assert len(frame) == 3 * 51
+@pytest.fixture
+def five_tasks(tmp_path: Path) -> Results:
+    """A laptop folder in which IQL lacks one of five tasks."""
+    root = tmp_path / "laptop"
+    for number in range(1, 6):
+        task = f"cube-double-play-singletask-task{number}-v0"
+        write_runs(root, task, "pcbf", [60, 80] if number == 2 else [80, 90])
+        write_runs(root, task, "value_flows", [70, 74])
+        if number > 1:
+            write_runs(root, task, "iql", [50])
+    return collected(root)
+
+
+def test_profiles_leave_out_methods_that_lack_a_task(five_tasks: Results) -> None:
+    table = artefacts.TABLES["performance_profiles"].compute(five_tasks)
+    assert table.column("method") == ["value_flows", "pcbf"]
+    assert table.column("above_60") == [1, 0.9]  # PCBF: 60, 80 on one task; 80, 90 on four
+    frame = csv_of("performance_profiles", five_tasks)
+    assert cell_of(frame, method="pcbf", threshold=80)["share"] == 0.4
+    assert len(frame) == 2 * 51
+
+
+def test_there_is_no_profile_of_a_few_tasks(two_tasks: Results) -> None:
+    assert artefacts.TABLES["performance_profiles"].compute(two_tasks).rows == ()
+    texts = artefacts.FIGURES["performance_profiles"].draw(two_tasks).axes[0].texts
+    assert [text.get_text() for text in texts] == ["no profile below 5 tasks"]
 
 
 def test_cost_is_relative_to_iql_on_the_same_device(tmp_path: Path) -> None:
@@ -450,13 +469,13 @@ def test_tables_of_runs_are_sound_latex_and_the_same_again(label: str, two_tasks
 
 
 def test_the_profile_figure_draws_complete_methods_and_says_when_there_are_none(
-    two_tasks: Results, empty: Results
+    five_tasks: Results, empty: Results
 ) -> None:
-    figure = artefacts.FIGURES["performance_profiles"].draw(two_tasks)
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["PCBF", "Value Flows", "IQL"]
+    figure = artefacts.FIGURES["performance_profiles"].draw(five_tasks)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["PCBF", "Value Flows"]
     assert len(figure.axes) == 1
-    assert len(figure.axes[0].lines) == 3
-    assert figure.axes[0].get_title() == "OGBench (2 tasks)"
+    assert len(figure.axes[0].lines) == 2
+    assert figure.axes[0].get_title() == "OGBench (5 tasks)"
     nothing = artefacts.FIGURES["performance_profiles"].draw(empty)
     assert [text.get_text() for text in nothing.axes[0].texts] == ["no records yet"]
 

@@ -1,15 +1,12 @@
-"""The report: one self-contained static page with summary, claims, tables, figures, runs and provenance."""
+"""The report: one self-contained static page; findings first, then what can be explored, then every record."""
 
 from __future__ import annotations
 
 import base64
 import io
-import itertools
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,38 +15,29 @@ import numpy as np
 from PIL import Image
 
 from pcbf_analysis import artefacts, claims, tables, theme
-from pcbf_analysis.claims.ledger import measured_text
+from pcbf_analysis.claims.ledger import KINDS, measured_text
 from pcbf_analysis.control import Run
-from pcbf_analysis.results import Results, Setting, short_task
+from pcbf_analysis.figures.exact_control import drawn_methods
+from pcbf_analysis.page import charts, findings
+from pcbf_analysis.page.agents import agent_views
+from pcbf_analysis.page.explorer import as_script, explorer
+from pcbf_analysis.page.runs import curve_views, task_views
+from pcbf_analysis.page.trade import trade_chart
+from pcbf_analysis.page.workflow import workflow_view
+from pcbf_analysis.results import Results
 from pcbf_analysis.tables import Column, Table
-from pcbf_records.canonical import canonical_json, content_hash
+from pcbf_core.mdp import MDPS
+from pcbf_records.canonical import canonical_json
 from pcbf_records.layout import CLAIMS, REPORT
 from pcbf_records.toy import PROCESSES, TOY_METHODS, ToyRecord
 
-NUM_COLOURS = 128  # of the pictures on the page; the files beside it have all
+NUM_COLOURS = 64  # of the pictures on the page; the files beside it have all
 TONES = {"holds": "good", "fails": "bad"}
+COUNTED = {"holds": "hold", "fails": "fail", "undecided at this scale": "open", "needs paper scale": "need paper scale"}
 BESIDE_PAPER = ("toy_w1", "paper_comparison")  # tables that show ours beside the paper's come first
-SPARK_SIZE = (72, 18)  # pixels of a learning curve
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A statement of the summary that numbers decide: how many of its cases hold, and which do not."""
-
-    name: str
-    held: int
-    decided: int
-    total: int
-    failing: tuple[str, ...]
-    missing: tuple[str, ...]
-
-    @property
-    def verdict(self) -> str:
-        if self.decided == 0:
-            return "undecided"
-        if self.held < self.decided:
-            return "fails"
-        return "holds" if self.decided == self.total else "partly decided"
+PHOTOGRAPHS = ("ogbench",)  # pictures that keep their colours in the dark
+PROFILES = "performance_profiles"
+CALIBRATION = "calibration"  # labels that begin so have a section of their own
 
 
 def write(results: Results) -> Path:
@@ -67,20 +55,19 @@ def render(results: Results) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    computed = {label: artefact.compute(results) for label, artefact in artefacts.TABLES.items()}
-    ordered = [*(label for label in BESIDE_PAPER if label in computed), *computed]
-    findings = claims.decide(results)
-    runs = results.control.suite
+    decided = claims.decide(results)
+    runs, explored = results.control.suite, explorer(results)
     return environment.get_template("report.html").render(
         folder=artefacts.shown_path(results.root),
-        verdicts=[(verdict, count, TONES.get(verdict, "open")) for verdict, count in claims.counts(findings).items()],
-        claims=[claim_view(results, row) for row in claims.table(findings)],
-        claims_command=f"pcbf-claims --results {artefacts.shown_path(results.root)}",
-        claims_files=[name for name in CLAIMS if (results.root / name).exists()],
-        bars=[w1_bar(computed["toy_w1"]), theory_bar(computed["theory_checks"])],
-        chosen=chosen_coefficients(computed["toy_w1"]),
-        tables=[table_view(results, artefacts.TABLES[label], computed[label]) for label in dict.fromkeys(ordered)],
-        figures=[figure_view(results, artefact) for artefact in artefacts.of_kind("figure").values()],
+        colours=charts.colour_style(),
+        cards=findings.cards(results, decided),
+        explorer=as_script(explored) if explored else None,
+        curves=curve_views(runs),
+        trades=trade_views(results),
+        agents=agent_views(results),
+        workflow=workflow_view(results),
+        **ledger_views(results, decided),
+        **artefact_views(results),
         runs=[run_view(results, *pair) for pair in toy_pairs(results)],
         tasks=task_views(runs),
         num_runs=len(runs),
@@ -89,6 +76,51 @@ def render(results: Results) -> str:
         missing=tables.MISSING,
         no_records=theme.NO_RECORDS,
     )
+
+
+def ledger_views(results: Results, decided: Sequence[claims.Finding]) -> dict[str, Any]:
+    """What the template shows of the ledger: counts of the paper's main claims and of all, and every row."""
+    paper = claims.of_paper(decided)
+    main = [finding for finding in paper if finding.claim.importance == claims.MAIN]
+    return {
+        "counts": [(verdict, count, TONES.get(verdict, "open")) for verdict, count in claims.counts(main).items()],
+        "words": COUNTED,
+        "num_main": len(main),
+        "num_paper": len(paper),
+        "verdicts": claims.counts(decided),
+        "claims": [claim_view(results, row) for row in claims.table(decided)],
+        "claims_command": f"pcbf-claims --results {artefacts.shown_path(results.root)}",
+        "claims_files": [name for name in CLAIMS if (results.root / name).exists()],
+    }
+
+
+def artefact_views(results: Results) -> dict[str, Any]:
+    """What the template shows of tables and figures; those about calibration come by themselves."""
+    computed = {label: artefact.compute(results) for label, artefact in artefacts.TABLES.items()}
+    ordered = dict.fromkeys([*(label for label in BESIDE_PAPER if label in computed), *computed])
+    shown = [table_view(results, artefacts.TABLES[label], computed[label]) for label in ordered]
+    pictures = [
+        figure_view(results, artefact)
+        for label, artefact in artefacts.of_kind("figure").items()
+        if label != PROFILES or computed[PROFILES].rows  # too few tasks say nothing
+    ]
+
+    def is_calibration(view: Mapping[str, Any]) -> bool:
+        return str(view["label"]).startswith(CALIBRATION)
+
+    return {
+        "tables": [view for view in shown if not is_calibration(view)],
+        "figures": [view for view in pictures if not is_calibration(view)],
+        "calibration_tables": [view for view in shown if is_calibration(view) and view["rows"]],
+        "calibration_figures": [view for view in pictures if is_calibration(view) and view["image"]],
+    }
+
+
+def trade_views(results: Results) -> list[dict[str, Any]]:
+    """A chart of mean against CVaR per decision process that has records."""
+    made = [(MDPS[name].title, trade_chart(results, name), name) for name in MDPS]
+    marks = charts.legend({method for _, _, name in made for method in drawn_methods(results, name)})
+    return [{"title": title, "chart": chart, "legend": marks} for title, chart, _ in made if chart is not None]
 
 
 def claim_view(results: Results, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,55 +133,14 @@ def claim_view(results: Results, row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **row,
         "tone": TONES.get(row["verdict"], "open"),
+        "part": KINDS[row["kind"]],
+        "origin": "beyond" if row["kind"] == claims.BEYOND else "paper",
         "order": claims.VERDICTS.index(row["verdict"]),
         "measured_text": measured_text(row),
         "measured_key": "" if row["measured"] is None else f"{row['measured']:.9g}",
         "evidence": evidence.removeprefix("/"),
         "address": Path(address).as_posix() if address else "",
     }
-
-
-def w1_bar(table: Table) -> Bar:
-    """Whether PCBF's mean W1, at one λ per process, is at or below the paper's in each setting."""
-    rows = zip(
-        *(table.column(name) for name in ("env", "state", "method", "mean", "paper", "at_or_below")), strict=True
-    )
-    pcbf = [row for row in rows if row[2] == "pcbf"]
-    titles = [Setting(process, state).title for process, state, *_ in pcbf]
-    verdicts = [row[-1] for row in pcbf]
-    return Bar(
-        name="PCBF’s mean W1 is at or below the paper’s in each of the six settings, with one λ per process",
-        held=sum(verdict is True for verdict in verdicts),
-        decided=sum(verdict is not None for verdict in verdicts),
-        total=len(pcbf),
-        failing=tuple(
-            f"{title}: {row[3]:.3f}, paper {row[4]:.3f}"
-            for title, row, verdict in zip(titles, pcbf, verdicts, strict=True)
-            if verdict is False
-        ),
-        missing=tuple(title for title, verdict in zip(titles, verdicts, strict=True) if verdict is None),
-    )
-
-
-def theory_bar(table: Table) -> Bar:
-    """Whether every recorded check of the paper's theory holds."""
-    verdicts = dict(zip(table.column("id"), table.column("holds"), strict=True))
-    statements = dict(zip(table.column("id"), table.column("statement"), strict=True))
-    return Bar(
-        name="Every check of the paper’s theory holds",
-        held=sum(verdicts.values()),
-        decided=len(verdicts),
-        total=len(verdicts),
-        failing=tuple(f"{name}: {statements[name]}" for name, holds in verdicts.items() if not holds),
-        missing=(),
-    )
-
-
-def chosen_coefficients(table: Table) -> list[tuple[str, str]]:
-    """Process and the λ that PCBF is reported at, for those that have records."""
-    rows = zip(*(table.column(name) for name in ("env", "method", "coefficient")), strict=True)
-    chosen = {process: value for process, method, value in rows if method == "pcbf" and not tables.is_missing(value)}
-    return [(theme.PROCESSES[process].label, theme.number(value)) for process, value in chosen.items()]
 
 
 def table_view(results: Results, artefact: artefacts.TableArtefact, table: Table) -> dict[str, Any]:
@@ -190,9 +181,10 @@ def figure_view(results: Results, artefact: artefacts.Artefact) -> dict[str, Any
     width, height = picture_size(content) if content else (0, 0)
     image = None
     if content:
-        light = light_png(content) if file_format == "png" else content
-        image = f"data:image/{file_format};base64,{base64.b64encode(light).decode()}"
-    return {**_common(results, artefact), "image": image, "width": width, "height": height}
+        kind, light = ("webp", light_picture(content)) if file_format == "png" else (file_format, content)
+        image = f"data:image/{kind};base64,{base64.b64encode(light).decode()}"
+    look = "photo" if artefact.label in PHOTOGRAPHS else "plot"
+    return {**_common(results, artefact), "image": image, "width": width, "height": height, "look": look}
 
 
 def picture_size(content: bytes) -> tuple[int, int]:
@@ -201,75 +193,13 @@ def picture_size(content: bytes) -> tuple[int, int]:
         return picture.size
 
 
-def light_png(content: bytes) -> bytes:
-    """The picture in few colours, which is a third of the size and looks the same on a screen."""
+def light_picture(content: bytes) -> bytes:
+    """The picture in few colours as WebP, which is a quarter of the size and looks the same on a screen."""
     with Image.open(io.BytesIO(content)) as picture:
         few = picture.convert("RGB").quantize(NUM_COLOURS, dither=Image.Dither.NONE)
     buffer = io.BytesIO()
-    few.save(buffer, format="png", optimize=True)
-    return min(content, buffer.getvalue(), key=len)
-
-
-def task_views(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """What the template shows of the control runs: by task, then method, every seed."""
-    views = []
-    for task, group in itertools.groupby(sorted(runs, key=lambda run: run.task), key=lambda run: run.task):
-        members = sorted(group, key=lambda run: (theme.method_order(run.method), run.method, run.seed))
-        methods = [
-            method_view(name, list(seeds)) for name, seeds in itertools.groupby(members, key=lambda run: run.method)
-        ]
-        sources = sorted({run.source for run in members})
-        named = {"name": task, "title": short_task(task), "num_runs": len(members), "sources": ", ".join(sources)}
-        views.append({**named, "methods": methods})
-    return views
-
-
-def method_view(name: str, runs: Sequence[Run]) -> dict[str, Any]:
-    """All seeds of one method on one task, and the settings they share."""
-    label = theme.METHODS[name].label if name in theme.METHODS else name
-    configs = [{key: value for key, value in run.config.items() if key != "seeds"} for run in runs]
-    distinct = list({canonical_json(config): config for config in configs}.values())
-    text = json.dumps(distinct[0] if len(distinct) == 1 else distinct, indent=1, sort_keys=True, ensure_ascii=False)
-    return {"name": label, "seeds": [seed_view(run) for run in runs], "config": text}
-
-
-def seed_view(run: Run) -> dict[str, Any]:
-    """One run: score, learning curve, the episodes behind the score, and the hashes of what it was made from."""
-    has_score = math.isfinite(run.score)
-    return {
-        "seed": run.seed,
-        "score": f"{run.score:.1f}" if has_score else tables.MISSING,
-        "key": f"{run.score:.9g}" if has_score else "",
-        "status": run.status,
-        "message": run.message,
-        "steps": run.steps,
-        "curve": curve_points([evaluation.mean for evaluation in run.evaluations]),
-        "curve_text": "; ".join(f"{evaluation.step}: {evaluation.mean:.1f}" for evaluation in run.evaluations),
-        "episodes": " | ".join(" ".join(f"{score:.0f}" for score in evaluation.scores) for evaluation in run.final),
-        "num_episodes": len(run.episodes),
-        "config_hash": run.config_hash[:12],
-        "dataset": run.dataset.get("name", ""),
-        "dataset_hash": dataset_hash(run.dataset)[:12],
-    }
-
-
-def curve_points(values: Sequence[float]) -> str:
-    """A learning curve as points of an SVG line, scaled to its own range from zero."""
-    if len(values) < 2:
-        return ""
-    width, height = SPARK_SIZE
-    low, high = min(0.0, *values), max(1.0, *values)
-    places = np.linspace(2, width - 2, len(values))
-    return " ".join(
-        f"{x:.1f},{height - 2 - (height - 4) * (y - low) / (high - low):.1f}"
-        for x, y in zip(places, values, strict=True)
-    )
-
-
-def dataset_hash(dataset: Mapping[str, Any]) -> str:
-    """A hash over the SHA-256 of all files of a dataset; empty when a record names none."""
-    files = dataset.get("files") or {}
-    return content_hash(files) if files else ""
+    few.convert("RGB").save(buffer, format="webp", lossless=True, method=4)
+    return buffer.getvalue()
 
 
 def dataset_views(runs: Sequence[Run]) -> list[dict[str, Any]]:

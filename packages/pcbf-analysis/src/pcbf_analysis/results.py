@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,10 @@ PAPER_COLUMNS = {  # of the csv files in data/paper, see its README
         *("codac.alpha", "codac.lambda", "pcbf.lambda"),
     ),
     "statements": ("id", "value", "relation", "quantity", "label", "text"),
+    "sources": ("id", "quantity", "paper", "source", "repository", "commit", "place"),
+    "rerun": ("domain", "aggregation", "mean", "std", "num_seeds"),
 }
+LATE = 0.1  # share of training whose mean loss stands for the target's variance
 COST_COLUMNS = (
     *("task", "method", "group", "num_seeds", "steps", "train_seconds"),
     *("steps_per_second", "peak_host_bytes", "peak_device_bytes", "device", "path"),
@@ -72,7 +75,13 @@ class Setting:
 
     @property
     def law(self) -> ReturnLaw:
-        return MRPS[self.process].return_law(self.state)
+        return exact_law(self.process, self.state)
+
+
+@lru_cache(maxsize=128)
+def exact_law(process: str, state: int) -> ReturnLaw:
+    """The exact return law of a state; worked out once."""
+    return MRPS[process].return_law(state)
 
 
 def evaluation_settings() -> tuple[Setting, ...]:
@@ -121,7 +130,7 @@ class Results:
         check_choice("process", process, PROCESSES)
         check_choice("method", method, TOY_METHODS)
         path = self.root / layout.toy_run(process, method)
-        return load_toy_record(path) if path.exists() else None
+        return _read_once(load_toy_record, path) if path.exists() else None
 
     def w1(self) -> pd.DataFrame:
         return self._distances(layout.TOY_W1)
@@ -131,12 +140,8 @@ class Results:
         return self._distances(layout.TOY_TUNING_W1)
 
     def _distances(self, name: str) -> pd.DataFrame:
-        frame = load_table(self.root / name, W1_COLUMNS, remake="pcbf-toy collect")
-        doubled = frame.duplicated(list(W1_COLUMNS[:-1]))
-        if doubled.any():
-            cell = ", ".join(f"{name} {value}" for name, value in frame[doubled].iloc[0][list(W1_COLUMNS[:-1])].items())
-            raise RecordError(f"{name} has more than one row for {cell}; remake it with `pcbf-toy collect`.")
-        return frame
+        path = self.root / name
+        return _read_once(_distances, path) if path.exists() else _distances(path)
 
     def loss_std(self) -> pd.DataFrame:
         return load_table(self.root / layout.TOY_LOSS_STD, LOSS_STD_COLUMNS, remake="pcbf-toy collect")
@@ -216,6 +221,26 @@ class Results:
         """Provenance of the folder, {} when no manifest was written yet."""
         path = self.root / layout.MANIFEST
         return json_object(path, "delete it and write it again.") if path.exists() else {}
+
+
+def _distances(path: Path) -> pd.DataFrame:
+    frame = load_table(path, W1_COLUMNS, remake="pcbf-toy collect")
+    doubled = frame.duplicated(list(W1_COLUMNS[:-1]))
+    if doubled.any():
+        cell = ", ".join(f"{name} {value}" for name, value in frame[doubled].iloc[0][list(W1_COLUMNS[:-1])].items())
+        raise RecordError(f"toy/{path.name} has more than one row for {cell}; remake it with `pcbf-toy collect`.")
+    return frame
+
+
+def _read_once(load: Callable[[Path], Any], path: Path) -> Any:
+    """What `load` reads from a file; read again only when the file has changed."""
+    stat = path.stat()
+    return _read(load, path, (stat.st_ino, stat.st_mtime_ns, stat.st_size))
+
+
+@lru_cache(maxsize=128)
+def _read(load: Callable[[Path], Any], path: Path, stamp: tuple[int, ...]) -> Any:
+    return load(path)
 
 
 def cost_frame(folder: Path) -> pd.DataFrame:
@@ -305,10 +330,11 @@ def reported_w1(paper: pd.DataFrame, setting: Setting, method: str, coefficient:
     return float(found[0]) if len(found) else np.nan
 
 
-def seed_means(w1: pd.DataFrame, process: str, method: str) -> tuple[Floats, Floats]:
+def seed_means(w1: pd.DataFrame, process: str, method: str, *, in_deviations: bool = False) -> tuple[Floats, Floats]:
     """Coefficients (C,) and, for each, W1 (C, S) of every seed as the mean over the evaluation states.
 
-    nan stands where a seed does not have all states.
+    nan stands where a seed does not have all states. `in_deviations` takes W1 in each state in standard deviations of
+    its law.
     """
     cells = {
         (float(coefficient), int(seed), int(state)): float(distance)
@@ -316,8 +342,11 @@ def seed_means(w1: pd.DataFrame, process: str, method: str) -> tuple[Floats, Flo
         if name == process and kind == method
     }
     coefficients, seeds = sorted({key[0] for key in cells}), sorted({key[1] for key in cells})
-    states = MRPS[process].evaluation_states
-    means = [[np.mean([cells.get((c, seed, s), np.nan) for s in states]) for seed in seeds] for c in coefficients]
+    units = {s: Setting(process, s).law.std if in_deviations else 1.0 for s in MRPS[process].evaluation_states}
+    means = [
+        [np.mean([cells.get((c, seed, s), np.nan) / unit for s, unit in units.items()]) for seed in seeds]
+        for c in coefficients
+    ]
     return np.array(coefficients), np.array(means).reshape(len(coefficients), len(seeds))
 
 
@@ -328,6 +357,15 @@ def loss_by_seed(loss_std: pd.DataFrame, process: str, method: str) -> tuple[Flo
         return np.empty(0), np.empty((0, 0))
     wide = rows.pivot(index="coefficient", columns="seed", values="loss_std").sort_index()
     return wide.index.to_numpy(dtype=float), wide.to_numpy(dtype=float)
+
+
+def late_losses(results: Results, process: str, method: str) -> tuple[Floats, Floats]:
+    """The coefficients of a record, and the mean late loss (coefficients, seeds); empty without a record."""
+    record = results.toy(process, method)
+    if record is None:
+        return np.empty(0), np.empty((0, 0))
+    count = max(round(LATE * record.loss_history.shape[-1]), 1)
+    return record.coefficients, record.loss_history[..., -count:].mean(axis=-1)
 
 
 def _frame(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> pd.DataFrame:

@@ -1,9 +1,24 @@
 """The claims ledger: every checkable statement of the paper with the test that decides it, and the verdicts."""
 
-from pcbf_analysis.claims.ledger import TESTS, Claim, ClaimsError, Finding, counts, decide, load_claims, table, write
+from pcbf_analysis.claims.ledger import (
+    BEYOND,
+    MAIN,
+    TESTS,
+    Claim,
+    ClaimsError,
+    Finding,
+    counts,
+    decide,
+    load_claims,
+    of_paper,
+    table,
+    write,
+)
 from pcbf_analysis.claims.verdicts import VERDICTS, Decision, Measure
 
 __all__ = [
+    "BEYOND",
+    "MAIN",
     "TESTS",
     "VERDICTS",
     "Claim",
@@ -14,6 +29,7 @@ __all__ = [
     "counts",
     "decide",
     "load_claims",
+    "of_paper",
     "table",
     "write",
 ]

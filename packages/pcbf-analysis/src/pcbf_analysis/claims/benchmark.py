@@ -18,7 +18,6 @@ from pcbf_analysis.claims.verdicts import (
     Decision,
     Measure,
     Verdict,
-    difference,
     exact,
     needs_paper,
     over_cases,
@@ -31,27 +30,29 @@ from pcbf_analysis.control import Run
 from pcbf_analysis.results import Results
 from pcbf_analysis.tables.aggregated import recomputed_cells
 from pcbf_analysis.tables.cost import is_paper_device, measured_costs
-from pcbf_analysis.tables.scores import by_rule, domain_tasks
+from pcbf_analysis.tables.scores import by_rule, domain_tasks, paired_differences
 from pcbf_records import layout
 from pcbf_records.errors import RecordError
-from pcbf_records.toy import Floats
 
 NEAR_BEST = 0.95  # the paper's rule for bold
 
 
-def comparable_scores(results: Results, task: str) -> dict[str, Floats]:
-    """Scores of the seeds of each method that can speak for the paper: official data and at least its steps."""
+Seeds = dict[int, float]
+
+
+def comparable_scores(results: Results, task: str) -> dict[str, Seeds]:
+    """Scores by seed of each method that can speak for the paper: official data and at least its steps."""
     return _comparable(results, task, [(run.method, run) for run in results.control.suite])
 
 
-def _comparable(results: Results, task: str, runs: Iterable[tuple[Any, Run]]) -> dict[Any, Floats]:
+def _comparable(results: Results, task: str, runs: Iterable[tuple[Any, Run]]) -> dict[Any, Seeds]:
     """Scores on a task by what stands beside each run, of finished runs on official data with the paper's steps."""
-    groups: dict[Any, list[float]] = {}
+    groups: dict[Any, Seeds] = {}
     for key, run in runs:
         is_fit = run.source != "local" and run.steps >= results.sheets.tasks[task].steps
         if run.task == task and is_fit and math.isfinite(run.score):
-            groups.setdefault(key, []).append(run.score)
-    return {key: np.array(scores) for key, scores in groups.items()}
+            groups.setdefault(key, {})[run.seed] = run.score
+    return groups
 
 
 def domain_comparison(
@@ -76,9 +77,11 @@ def domain_comparison(
     present = sum(len(scores[task].get(name, ())) >= enough for name, task in wanted)
     if present < len(wanted):
         return needs_paper(f"{present} of {len(wanted)} cells (method × task) have {enough} seeds on official data")
+    seeds = sorted(set.intersection(*(set(scores[task][name]) for name, task in wanted)))
     by_seed = {
-        name: np.mean([scores[task][name][:enough] for task in tasks], axis=0) for name in (method, *rivals)
-    }  # the mean over tasks of each seed
+        name: np.mean([[scores[task][name][seed] for seed in seeds] for task in tasks], axis=0)
+        for name in (method, *rivals)
+    }  # the mean over tasks of each seed that all have
     best = max(rivals, key=lambda name: by_seed[name].mean())
     sign, share = -1.0 if relation == "below" else 1.0, NEAR_BEST if relation == "near best" else 1.0
     measured = student(sign * (share * by_seed[best] - by_seed[method]))
@@ -86,20 +89,25 @@ def domain_comparison(
 
 
 def ablation_best(results: Results, *, task: str, where: Literal["moderate", "zero"]) -> Decision:
-    """Whether the best λ on a task is inside the grid and better than both ends, or is zero."""
-    groups = _comparable(results, task, results.control.ablation())
+    """Whether the best λ on a task is inside the grid and better than both ends, or is zero; seed by seed.
+
+    Only weights with as many seeds as the paper has on the task count.
+    """
+    table = results.paper_table("fullogbench_comparison")
+    enough = max(int(count) for count in table.loc[table["task"] == task, "num_seeds"])
+    found = _comparable(results, task, results.control.ablation())
+    groups = {weight: seeds for weight, seeds in found.items() if len(seeds) >= enough}
     if len(groups) < 3 or 0.0 not in groups:
-        return needs_paper(f"{len(groups)} control weights have runs on official data")
+        return needs_paper(f"{len(groups)} control weights have {enough} seeds on official data")
     weights = sorted(groups)
-    if where == "zero":
-        rivals = [Case(f"{w:g}", difference(groups[w], groups[0.0]), UNDECIDED) for w in weights[1:]]
-        cases = [Case(case.name, case.measured, side(case.measured)) for case in rivals]
-        return over_cases(cases, "score at λ minus score at 0")
-    best = max(weights[1:-1], key=lambda weight: statistics.mean(groups[weight]))
-    ends = [Case(f"{w:g}", difference(groups[w], groups[best]), UNDECIDED) for w in (weights[0], weights[-1])]
-    return over_cases(
-        [Case(c.name, c.measured, side(c.measured)) for c in ends], f"score at an end minus that at {best:g}"
-    )
+    inner = weights[1:-1]
+    best = 0.0 if where == "zero" else max(inner, key=lambda weight: statistics.mean(list(groups[weight].values())))
+    rivals = weights[1:] if where == "zero" else [weights[0], weights[-1]]
+    cases = []
+    for weight in rivals:
+        measured = student(paired_differences(groups[weight], groups[best]))
+        cases.append(Case(f"{weight:g}", measured, side(measured)))
+    return over_cases(cases, f"score at another λ minus that at {best:g}, seed by seed")
 
 
 def cost_ratio(
@@ -140,17 +148,6 @@ def cost_ratio(
     )
 
 
-def recorded_setting(results: Results, *, method: str, setting: str, differs_from: float) -> Decision:
-    """Whether the recorded runs of a method use another value of a setting than `differs_from`."""
-    values = [run.setting(setting) for run in results.control.suite if run.method == method]
-    known = [float(value) for value in values if isinstance(value, int | float)]
-    if not known:
-        return undecided()
-    other = sum(not math.isclose(value, differs_from) for value in known)
-    verdict = HOLDS if other == len(known) else FAILS if other == 0 else UNDECIDED
-    return Decision(verdict, exact(known[0]), f"{setting} of {len(known)} recorded runs; {differs_from:g} is uniform")
-
-
 def action_dimensions(results: Results, *, tasks: Sequence[str], expected: int) -> Decision:
     """Whether the simulators of the tasks have as many action dimensions as expected."""
     return _spaces(results, tasks, lambda space: space["action_dim"], expected, "action dimensions")
@@ -179,51 +176,44 @@ def _spaces(results: Results, tasks: Sequence[str], value: Any, expected: int, w
 # --- settings -----------------------------------------------------------------------------------------------------
 
 
-def _domains(results: Results) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-    content = results.method_settings()
-    return content["domains"], content["headings"]
-
-
-def number_of_tasks(results: Results, *, expected: int, observations: str | None = None) -> Decision:
-    """Whether the task sheet has as many tasks (with observations of a kind: state or pixel) as the paper says."""
-    tasks = [results.sheets.tasks[name] for name in results.sheets.paper_tasks]
-    count = sum(observations in (None, task.observations) for task in tasks)
-    return Decision(HOLDS if count == expected else FAILS, exact(count), "tasks in config/tasks.tsv")
+def number_of_tasks(results: Results, *, expected: int, domains: Sequence[str] | None = None) -> Decision:
+    """Whether the paper's table of all tasks has as many (of some domains) as its text says."""
+    tasks = results.paper_table("fullogbench_comparison").drop_duplicates("task")
+    count = len(tasks) if domains is None else sum(domain in domains for domain in tasks["domain"])
+    return Decision(HOLDS if count == expected else FAILS, exact(count), "rows of tab:fullogbench_comparison")
 
 
 def weights_within_discount(results: Results) -> Decision:
-    """Whether every domain's λ lies between 0 and its discount: the largest λ - γ."""
-    domains, _ = _domains(results)
+    """Whether every printed λ lies between 0 and the discount of its row: the largest λ - γ."""
+    table = results.paper_table("domain_hyperparameters")
     cases = []
-    for name, domain in domains.items():
-        weight, discount = domain["methods"].get("pcbf", {}).get("control_weight", 0.0), domain["discount"]
-        cases.append(Case(name, exact(weight - discount), HOLDS if 0 <= weight <= discount else FAILS))
-    return over_cases(cases, "λ minus γ of each domain")
+    for name, weight, discount in zip(table["domain"], table["pcbf.lambda"], table["discount"], strict=True):
+        verdict = HOLDS if 0 <= float(weight) <= float(discount) else FAILS
+        cases.append(Case(str(name), exact(float(weight) - float(discount)), verdict))
+    return over_cases(cases, "λ minus γ of each row")
 
 
-def headings_match(results: Results) -> Decision:
-    """Whether the columns of tab:domain_hyperparameters hold settings of the method that heads them."""
-    _, headings = _domains(results)
-    right = sum(printed.split(".")[0] == used.split(".")[0] for printed, used in headings.items())
-    verdict = HOLDS if right == len(headings) else FAILS
-    wrong = [
-        f"{printed} is {used}" for printed, used in headings.items() if printed.split(".")[0] != used.split(".")[0]
-    ]
-    note = f"columns under their own method: {right} of {len(headings)}" + (f"; {', '.join(wrong)}" if wrong else "")
-    return Decision(verdict, exact(right / len(headings)), note)
+def headings_match(results: Results, *, share: float) -> Decision:
+    """Whether each printed column agrees in at least a share of its rows with settings of the method that heads it.
+
+    Settings are those with which the baselines' own repositories publish their results, and the paper's for PCBF.
+    """
+    table, used = results.paper_table("domain_hyperparameters"), results.method_settings()["domains"]
+    cases = []
+    for column in [name for name in table.columns if "." in name]:
+        method = column.split(".")[0]
+        rows = [
+            any(math.isclose(float(value), setting) for setting in _numbers(used[domain]["methods"].get(method, {})))
+            for domain, value in zip(table["domain"], table[column], strict=True)
+            if math.isfinite(float(value))
+        ]
+        agreeing = exact(sum(rows) / len(rows))
+        cases.append(Case(column, agreeing, HOLDS if agreeing.value >= share else FAILS))
+    return over_cases(cases, "share of rows that are the heading method's own settings", worst="smallest")
 
 
-def one_architecture(results: Results, *, settings: Sequence[str]) -> Decision:
-    """Whether no published setting of any method changes the network: how many do."""
-    domains, _ = _domains(results)
-    other = [
-        f"{method} on {name}"
-        for name, domain in domains.items()
-        for method, values in domain["methods"].items()
-        if any(setting in values for setting in settings)
-    ]
-    note = "settings that change the network" + (f": {', '.join(other)}" if other else "")
-    return Decision(FAILS if other else HOLDS, exact(len(other)), note)
+def _numbers(settings: Mapping[str, Any]) -> list[float]:
+    return [float(value) for value in settings.values() if isinstance(value, int | float)]
 
 
 # --- the paper's own tables -----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 import yaml
 
-from pcbf_analysis.claims import benchmark, theory, toy
+from pcbf_analysis.claims import benchmark, beyond, theory, toy
 from pcbf_analysis.claims.verdicts import VERDICTS, Decision
 from pcbf_analysis.results import Results
 from pcbf_records.canonical import suggestion
@@ -38,31 +38,41 @@ TESTS: dict[str, Callable[..., Decision]] = {
         toy.w1_rises_after,
         toy.best_is_moderate,
         toy.w1_below,
+        toy.w1_apart,
+        toy.w1_ratio_at_state,
         toy.near_lowest_w1,
         toy.w1_below_along,
         toy.w1_at_or_below_paper,
         toy.w1_near_paper,
         toy.paper_w1_within,
         toy.spread_below_exact,
-        toy.tail_error_below,
+        toy.tail_nearer,
         toy.residual_smaller,
         toy.residual_gap_is_discretisation,
         benchmark.domain_comparison,
         benchmark.ablation_best,
         benchmark.cost_ratio,
-        benchmark.recorded_setting,
         benchmark.action_dimensions,
         benchmark.observation_size,
         benchmark.number_of_tasks,
         benchmark.weights_within_discount,
         benchmark.headings_match,
-        benchmark.one_architecture,
         benchmark.bold_follows_rule,
         benchmark.domain_means_follow,
+        beyond.flow_path_within,
+        beyond.flow_path_ahead,
+        beyond.networks_at_fixed_point,
+        beyond.variance_ratio,
+        beyond.every_method_is_beaten,
+        beyond.cvar_gain_share,
+        beyond.regret_at_most,
+        beyond.source_agrees,
+        beyond.source_departs,
+        beyond.rerun_below_paper,
     )
 }
 COLUMNS = (
-    *("id", "kind", "claim", "where", "verdict", "measured", "low", "high"),
+    *("id", "kind", "importance", "claim", "where", "verdict", "measured", "low", "high"),
     *("paper", "note", "evidence", "test"),
 )
 KINDS = {
@@ -72,7 +82,11 @@ KINDS = {
     "cost": "Cost",
     "setting": "Settings",
     "paper": "The paper's own numbers",
+    "beyond": "Beyond the paper: what we found",
 }
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same, and a second faster
+BEYOND = "beyond"
+MAIN = "main"
 
 
 class ClaimsError(RecordError):
@@ -81,9 +95,10 @@ class ClaimsError(RecordError):
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of the paper.
+    """One statement of the paper, or one of ours beyond it.
 
     Attributes:
+      importance: "main" for what a reader should know, else "detail".
       where: label or section of the paper.
       paper: what the paper says, a number or words.
       test, parameters: the function of `TESTS` that decides it, and what it is told.
@@ -93,6 +108,7 @@ class Claim:
 
     id: str
     kind: str
+    importance: str
     claim: str
     where: str
     paper: str
@@ -146,7 +162,7 @@ def _read(path: Path) -> Any:
             f"{path.as_posix()} is not there; run from the top folder of the repository or pass --claims."
         )
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
     except yaml.YAMLError as error:
         raise ClaimsError(f"config/{path.name} cannot be read as YAML: {error}") from error
 
@@ -189,6 +205,11 @@ def decide(results: Results, claims: Sequence[Claim] | None = None) -> list[Find
     return [Finding(claim, TESTS[claim.test](results, **claim.parameters)) for claim in chosen]
 
 
+def of_paper(findings: Sequence[Finding]) -> list[Finding]:
+    """The claims that the paper makes, without what we found beyond it."""
+    return [finding for finding in findings if finding.claim.kind != BEYOND]
+
+
 def counts(findings: Sequence[Finding]) -> dict[str, int]:
     """How many claims have each verdict."""
     return {verdict: sum(f.decision.verdict == verdict for f in findings) for verdict in VERDICTS}
@@ -201,7 +222,17 @@ def table(findings: Sequence[Finding]) -> list[dict[str, Any]]:
         claim, decision = finding.claim, finding.decision
         numbers = (decision.measured.value, decision.measured.low, decision.measured.high)
         measured, low, high = (number if math.isfinite(number) else None for number in numbers)
-        values = (claim.id, claim.kind, claim.claim, claim.where, decision.verdict, measured, low, high)
+        values = (
+            claim.id,
+            claim.kind,
+            claim.importance,
+            claim.claim,
+            claim.where,
+            decision.verdict,
+            measured,
+            low,
+            high,
+        )
         rows.append(dict(zip(COLUMNS, (*values, claim.paper, decision.note, claim.evidence, claim.test), strict=True)))
     return rows
 
@@ -231,30 +262,35 @@ def to_csv(findings: Sequence[Finding]) -> str:
 
 
 def to_markdown(findings: Sequence[Finding], folder: str) -> str:
-    """The ledger as a Markdown page: counts, then a table per kind of claim."""
+    """The ledger as a Markdown page: counts, the main claims, then a table per kind of claim."""
+    paper, rows = of_paper(findings), table(findings)
+    main = [row for row in rows if row["importance"] == MAIN]
     lines = [f"# The paper's claims, decided from {folder}", ""]
-    lines += [f"- **{verdict}**: {number}" for verdict, number in counts(findings).items()]
+    lines += [f"- **{verdict}**: {number}" for verdict, number in counts(paper).items()]
     lines += [
         "",
-        "`config/claims.yaml` names the test of each claim, `pcbf-claims` runs them on records. Intervals are 95 %.",
+        f"{len(paper)} claims of the paper are counted; {len(findings) - len(paper)} findings of ours are beyond it. "
+        "`config/claims.yaml` names the test of each, `pcbf-claims` runs them on records. Intervals are 95 %.",
+        *_section("The main claims of the paper", [row for row in main if row["kind"] != BEYOND]),
+        *_section("The main findings beyond it", [row for row in main if row["kind"] == BEYOND]),
     ]
-    rows = table(findings)
     for kind, title in KINDS.items():
-        group = [row for row in rows if row["kind"] == kind]
-        if not group:
-            continue
-        lines += [
-            "",
-            f"## {title}",
-            "",
-            "| id | claim | where | verdict | measured | paper | evidence |",
-            "|:--|:--|:--|:--|:--|:--|:--|",
-        ]
-        for row in group:
-            measured = f"{measured_text(row)} ({row['note']})"
-            cells = (row["id"], row["claim"], row["where"], f"**{row['verdict']}**", measured, row["paper"])
-            lines.append("| " + " | ".join(_cell(cell) for cell in (*cells, f"`{row['evidence']}`")) + " |")
+        details = [row for row in rows if row["kind"] == kind and row["importance"] != MAIN]
+        lines += _section(f"{title}, in detail", details)
     return "\n".join(lines) + "\n"
+
+
+def _section(title: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A heading and a table; nothing without rows."""
+    if not rows:
+        return []
+    lines = ["", f"## {title}", "", "| id | claim | where | verdict | measured | paper | evidence |"]
+    lines.append("|:--|:--|:--|:--|:--|:--|:--|")
+    for row in rows:
+        measured = f"{measured_text(row)} ({row['note']})"
+        cells = (row["id"], row["claim"], row["where"], f"**{row['verdict']}**", measured, row["paper"])
+        lines.append("| " + " | ".join(_cell(cell) for cell in (*cells, f"`{row['evidence']}`")) + " |")
+    return lines
 
 
 def _cell(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +18,6 @@ from pcbf_analysis.claims.verdicts import (
     Decision,
     Measure,
     Verdict,
-    difference,
     over_cases,
     side,
     student,
@@ -34,7 +33,9 @@ from pcbf_analysis.results import (
     recorded_w1,
     reported_w1,
     seed_means,
+    select,
 )
+from pcbf_analysis.tables.scores import paired_differences
 from pcbf_records.toy import Floats
 
 Direction = Literal["falls", "rises"]
@@ -90,16 +91,19 @@ def trend_over(curves: Mapping[str, tuple[Any, Any]], direction: Direction, quan
     return over_cases(cases, f"{quantity} at the largest coefficient over that at the smallest", worst=worst)
 
 
-def w1_growth(results: Results, *, processes: Sequence[str], method: str, factor: float) -> Decision:
-    """Whether W1 at the largest coefficient is at most `factor` times that at the smallest, on each process."""
+def w1_growth(results: Results, *, processes: Sequence[str], method: str, tolerance: float) -> Decision:
+    """Whether W1 grows by at most `tolerance` standard deviations of the law from the smallest to the largest weight.
+
+    Each evaluation state counts in its own deviations, and the growth is that of every seed.
+    """
     w1 = results.w1()
     cases = []
     for process in processes:
-        _, values = seed_means(w1, process, method)
+        _, values = seed_means(w1, process, method, in_deviations=True)
         kept = values[:, np.isfinite(values).all(axis=0)] if len(values) > 1 else np.empty((2, 0))
-        measured = student(kept[-1] / kept[0])
-        cases.append(Case(process, measured, within(measured, None, factor)))
-    return over_cases(cases, "W1 at the largest coefficient over that at the smallest")
+        measured = student(kept[-1] - kept[0])
+        cases.append(Case(process, measured, within(measured, None, tolerance)))
+    return over_cases(cases, "growth of W1 from the smallest to the largest coefficient, in standard deviations")
 
 
 def w1_within(
@@ -110,16 +114,18 @@ def w1_within(
     coefficients: Sequence[float],
     low: float | None = None,
     high: float | None = None,
+    in_deviations: bool = False,
 ) -> Decision:
     """Whether W1, as the mean over the evaluation states, lies between bounds at every coefficient in a range."""
-    places, values = seed_means(results.w1(), process, method)
+    places, values = seed_means(results.w1(), process, method, in_deviations=in_deviations)
     first, last = coefficients
     cases = []
     for place, seeds in zip(places, values, strict=True):
         if first - 1e-6 <= place <= last + 1e-6:
             measured = student(seeds[np.isfinite(seeds)])
             cases.append(Case(theme.number(place), measured, within(measured, low, high)))
-    return over_cases(cases, "W1 at each coefficient", worst="largest" if high is not None else "smallest")
+    unit = ", in standard deviations" if in_deviations else ""
+    return over_cases(cases, f"W1 at each coefficient{unit}", worst="largest" if high is not None else "smallest")
 
 
 def w1_rises_after(results: Results, *, process: str, method: str, coefficient: float) -> Decision:
@@ -128,7 +134,7 @@ def w1_rises_after(results: Results, *, process: str, method: str, coefficient: 
     at = np.flatnonzero(np.isclose(places, coefficient, atol=1e-6))
     if not at.size or at[0] == len(places) - 1:
         return undecided()
-    measured = difference(values[at[0]], values[-1])
+    measured = student(values[at[0]] - values[-1])
     return Decision(side(measured), measured, f"W1 at {coefficient:g} minus W1 at {places[-1]:g}")
 
 
@@ -140,12 +146,30 @@ def best_is_moderate(results: Results, *, process: str, method: str = "pcbf") ->
     best = int(np.argmin(values.mean(axis=1)))
     if best == 0:
         nearest = int(1 + np.argmin(values[1:-1].mean(axis=1)))
-        measured = difference(values[nearest], values[0])
+        measured = student(values[nearest] - values[0])
         verdict = FAILS if side(measured) == FAILS else UNDECIDED
         return Decision(verdict, measured, f"W1 at {places[nearest]:g} minus W1 at {places[0]:g}, which is the lowest")
-    measured = difference(values[best], values[0])
+    measured = student(values[best] - values[0])
     verdict = side(measured) if best < len(places) - 1 else UNDECIDED
     return Decision(verdict, measured, f"lowest W1, at {places[best]:g}, minus W1 at {places[0]:g}")
+
+
+def w1_by_seed(results: Results, setting: Setting, method: str, coefficient: float | str) -> dict[int, float]:
+    """W1 of every seed of a method in a setting; empty where nothing was recorded."""
+    value, w1 = _coefficient(results, setting.process, method, coefficient), results.w1()
+    if value is None:
+        return {}
+    place = {"env": setting.process, "state": setting.state, "method": method, "coefficient": value}
+    seeds, distances = (select(w1, name, **place) for name in ("seed", "w1"))
+    return dict(zip(map(int, seeds), map(float, distances), strict=True))
+
+
+def is_one_algorithm(results: Results, process: str, *entries: tuple[str, float | str]) -> bool:
+    """Whether PCBF at λ = 0 is compared with Value Flows at dcfm 0, which is the same regression."""
+    return all(
+        method in ("pcbf", "value_flows") and _coefficient(results, process, method, value) == 0
+        for method, value in entries
+    )
 
 
 def w1_below(
@@ -156,46 +180,88 @@ def w1_below(
     factor: float = 1.0,
     exceptions: int = 0,
 ) -> Decision:
-    """Whether the first (method, coefficient) has a W1 below `factor` times the second's in each of six settings."""
-    w1 = results.w1()
+    """Whether the first (method, coefficient) has a W1 below `factor` times the second's in each of six settings.
+
+    Differences are paired by seed. Where both are one algorithm, neither is below the other, whatever chance says.
+    """
+    cases, same = [], []
+    for setting in evaluation_settings():
+        ours, theirs = (w1_by_seed(results, setting, *entry) for entry in (first, second))
+        scaled = {seed: factor * value for seed, value in theirs.items()}
+        measured = student(paired_differences(ours, scaled))
+        is_same = is_one_algorithm(results, setting.process, first, second)
+        same += [_name(setting)] if is_same else []
+        cases.append(Case(_name(setting), measured, FAILS if is_same else side(measured)))
+    scale = f"{factor:g} times " if factor != 1 else ""
+    told = f" ({', '.join(same)}: one algorithm)" if same else ""
+    return over_cases(cases, f"W1 of {first[0]} minus {scale}that of {second[0]}{told}", exceptions=exceptions)
+
+
+def w1_apart(
+    results: Results, *, first: tuple[str, float | str], second: tuple[str, float | str], margin: float
+) -> Decision:
+    """Whether two entries have the same W1 in each setting, up to `margin` standard deviations of the law."""
     cases = []
     for setting in evaluation_settings():
-        ours, theirs = (
-            recorded_w1(w1, setting, m, _coefficient(results, setting.process, m, c)) for m, c in (first, second)
-        )
-        measured = difference(ours, theirs, factor) if len(ours) and len(theirs) else Measure(math.nan)
-        cases.append(Case(_name(setting), measured, side(measured)))
-    scaled = f"{factor:g} times " if factor != 1 else ""
-    return over_cases(cases, f"W1 of {first[0]} minus {scaled}that of {second[0]}", exceptions=exceptions)
+        ours, theirs = (w1_by_seed(results, setting, *entry) for entry in (first, second))
+        measured = student(paired_differences(ours, theirs) / setting.law.std)
+        cases.append(Case(_name(setting), measured, within(measured, -margin, margin)))
+    return over_cases(cases, f"W1 of {first[0]} minus that of {second[0]}, in standard deviations")
+
+
+def w1_ratio_at_state(results: Results, *, process: str, state: int, method: str, low: float) -> Decision:
+    """Whether W1 in one state is at the largest coefficient at least `low` times that at the smallest."""
+    record = results.toy(process, method)
+    index = record.state_index(state) if record else None
+    if record is None or index is None or len(record.coefficients) < 2:
+        return undecided()
+    order = np.argsort(record.coefficients)
+    measured = student(record.w1[order[-1], :, index] / record.w1[order[0], :, index])
+    return Decision(
+        within(measured, low, None), measured, f"W1 at the largest λ over that at the smallest, s = {state}"
+    )
 
 
 def near_lowest_w1(results: Results, *, tolerance: float) -> Decision:
     """Whether PCBF's W1 is at most `tolerance` times the lowest of Value Flows' at dcfm 0, ½ and 1, in each setting."""
-    w1 = results.w1()
     cases = []
     for setting in evaluation_settings():
-        ours = recorded_w1(w1, setting, "pcbf", chosen_coefficient(results, setting.process))
-        flows = [recorded_w1(w1, setting, "value_flows", dcfm) for dcfm in theme.VALUE_FLOWS_SHADES]
+        ours = w1_by_seed(results, setting, "pcbf", CHOSEN)
+        flows = [w1_by_seed(results, setting, "value_flows", dcfm) for dcfm in theme.VALUE_FLOWS_SHADES]
         measured = Measure(math.nan)
-        if len(ours) and all(len(seeds) for seeds in flows):
-            measured = difference(ours, min(flows, key=statistics.mean), tolerance)
+        if ours and all(flows):
+            lowest = min(flows, key=lambda seeds: statistics.mean(list(seeds.values())))
+            measured = student(paired_differences(ours, {seed: tolerance * value for seed, value in lowest.items()}))
         cases.append(Case(_name(setting), measured, side(measured)))
-    return over_cases(cases, f"PCBF's W1 minus {tolerance:g} times the lowest of Value Flows")
+    return over_cases(cases, f"PCBF's W1 minus {tolerance:g} times the lowest of Value Flows, seed by seed")
 
 
 def w1_below_along(
-    results: Results, *, process: str, first: str, second: str, above: float = -1.0, exceptions: int = 0
+    results: Results, *, process: str, first: str, second: str, shares: Sequence[float], exceptions: int = 0
 ) -> Decision:
-    """Whether the first method's W1 is below the second's at equal coefficients, between its grid points."""
+    """Whether the first method's W1 is below the second's at equal shares of each one's range of coefficients.
+
+    The number is the ratio of geometric means over seeds, which have to be the same; between grid points the logarithm
+    is interpolated.
+    """
     w1 = results.w1()
-    (places, ours), (grid, theirs) = seed_means(w1, process, first), seed_means(w1, process, second)
+    curves = [seed_means(w1, process, method) for method in (first, second)]
+    if not all(places.size and np.isfinite(values).all() for places, values in curves):
+        return undecided()
+    if curves[0][1].shape[1] != curves[1][1].shape[1]:
+        return undecided("the methods have other seeds")
     cases = []
-    for value, seeds in zip(grid, theirs, strict=True):
-        if places.size and above < value <= places[-1] + 1e-6:
-            interpolated = np.array([np.interp(value, places, column) for column in ours.T])
-            measured = difference(interpolated, seeds)
-            cases.append(Case(theme.number(value), measured, side(measured)))
-    return over_cases(cases, f"W1 of {first} minus that of {second} at each coefficient", exceptions=exceptions)
+    for share in shares:
+        logs = [
+            np.array([np.interp(share * places[-1], places, np.log(column)) for column in values.T])
+            for places, values in curves
+        ]
+        log = student(logs[0] - logs[1])
+        measured = Measure(*np.exp([log.value, log.low, log.high]))
+        ends = [share * float(places[-1]) for places, _ in curves]
+        is_same = is_one_algorithm(results, process, (first, ends[0]), (second, ends[1]))
+        cases.append(Case(f"{share:g} of the range", measured, FAILS if is_same else side(measured.minus(1.0))))
+    return over_cases(cases, f"W1 of {first} over that of {second}", exceptions=exceptions)
 
 
 def w1_at_or_below_paper(results: Results, *, method: str, coefficient: float | str) -> Decision:
@@ -241,50 +307,55 @@ def paper_w1_within(
     return Decision(within(measured, low, high), measured, "mean over states of the W1 printed in fig:cdf_comparison")
 
 
-def spread_below_exact(results: Results, *, method: str, coefficient: float | str) -> Decision:
+def spread_below_exact(results: Results, *, method: str, coefficient: float | str, exceptions: int = 0) -> Decision:
     """Whether the learned law has a smaller standard deviation than the exact one in each setting."""
-
-    def spread(setting: Setting, levels: Floats, learned: Floats) -> Floats:
-        return learned.std(axis=1) / setting.law.quantile(levels).std()
-
-    return _learned_laws(results, method, coefficient, spread, 1.0, "learned over exact standard deviation")
-
-
-def tail_error_below(
-    results: Results, *, method: str, coefficient: float | str, level: float, tolerance: float
-) -> Decision:
-    """Whether quantiles above `level` are off by at most `tolerance` standard deviations on average."""
-
-    def error(setting: Setting, levels: Floats, learned: Floats) -> Floats:
-        tail = levels >= level
-        return np.abs(learned[:, tail] - setting.law.quantile(levels[tail])).mean(axis=1) / setting.law.std
-
-    quantity = f"mean error of quantiles above {level:g}, in standard deviations"
-    return _learned_laws(results, method, coefficient, error, tolerance, quantity)
+    cases = []
+    for setting in evaluation_settings():
+        levels, learned = learned_quantiles(results, setting, method, coefficient)
+        measured = student(learned.std(axis=1) / setting.law.quantile(levels).std())
+        cases.append(Case(_name(setting), measured, side(measured.minus(1.0))))
+    return over_cases(cases, "learned over exact standard deviation", exceptions=exceptions)
 
 
-def _learned_laws(
+def tail_nearer(
     results: Results,
-    method: str,
-    coefficient: float | str,
-    measure: Callable[[Setting, Floats, Floats], Floats],
-    bound: float,
-    quantity: str,
+    *,
+    first: tuple[str, float | str],
+    second: str,
+    coefficients: Sequence[float],
+    level: float,
 ) -> Decision:
-    """Whether what is measured of every seed's learned law is below `bound` in each setting.
+    """Whether quantiles above `level` are nearer to the exact ones than the second method's, in each setting.
 
-    `measure` is given the setting, levels (L,) and the quantiles (S, L) of every seed there, and gives (S,).
+    The number is the difference of the mean errors in standard deviations of the law, seed by seed.
     """
     cases = []
     for setting in evaluation_settings():
-        record = results.toy(setting.process, method)
-        value = _coefficient(results, setting.process, method, coefficient)
-        learned = record.quantile_curves(setting.state, value) if record and value is not None else None
-        measured = Measure(math.nan)
-        if record and learned is not None:
-            measured = student(measure(setting, record.levels, learned))
-        cases.append(Case(_name(setting), measured, side(measured.minus(bound))))
-    return over_cases(cases, quantity)
+        ours = tail_errors(results, setting, *first, level)
+        for coefficient in coefficients:
+            theirs = tail_errors(results, setting, second, coefficient, level)
+            measured = student(ours - theirs) if len(ours) == len(theirs) else Measure(math.nan)
+            cases.append(Case(f"{_name(setting)}, {coefficient:g}", measured, side(measured)))
+    return over_cases(cases, f"error of quantiles above {level:g}, {first[0]} minus {second}, in standard deviations")
+
+
+def tail_errors(results: Results, setting: Setting, method: str, coefficient: float | str, level: float) -> Floats:
+    """Mean error of every seed's quantiles above `level`, in standard deviations of the law."""
+    levels, learned = learned_quantiles(results, setting, method, coefficient)
+    tail = levels >= level
+    return np.abs(learned[:, tail] - setting.law.quantile(levels[tail])).mean(axis=1) / setting.law.std
+
+
+def learned_quantiles(
+    results: Results, setting: Setting, method: str, coefficient: float | str
+) -> tuple[Floats, Floats]:
+    """Levels (L,) and every seed's quantiles (S, L) of the learned law; no seeds without records."""
+    record = results.toy(setting.process, method)
+    value = _coefficient(results, setting.process, method, coefficient)
+    learned = record.quantile_curves(setting.state, value) if record and value is not None else None
+    if record is None or learned is None:
+        return np.linspace(0.05, 0.95, 10), np.empty((0, 10))
+    return record.levels, learned
 
 
 def residual_smaller(results: Results, *, independent: str) -> Decision:
@@ -292,13 +363,14 @@ def residual_smaller(results: Results, *, independent: str) -> Decision:
     shared, other = results.toy("solitaire", "pcbf"), results.toy("solitaire", independent)
     if not shared or not other or shared.residual is None or other.residual is None:
         return undecided()
+    if not np.array_equal(shared.seeds, other.seeds):
+        return undecided("the methods have other seeds")
     cases = []
     for row, steps in enumerate(shared.residual.steps):
         for column, time in enumerate(shared.residual.times[row]):
             if np.isfinite(time) and time > 0:
                 ours, theirs = shared.residual.shared[:, row, column], other.residual.independent[:, row, column]
-                same = independent == "pcbf" and len(ours) == len(theirs)
-                measured = student(ours - theirs) if same else difference(ours, theirs)
+                measured = student(ours - theirs)
                 cases.append(Case(f"N = {steps}, t = {time:.3g}", measured, side(measured)))
     return over_cases(cases, "residual with shared minus with independent noise")
 

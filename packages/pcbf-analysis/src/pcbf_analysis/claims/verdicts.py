@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from pcbf_analysis import statistics, theme
@@ -49,16 +48,6 @@ def exact(value: float) -> Measure:
 def student(values: ArrayLike) -> Measure:
     """Mean over seeds with Student's interval; the interval is unknown below two seeds."""
     return Measure(statistics.mean(values), *statistics.student_interval(values))
-
-
-def difference(first: ArrayLike, second: ArrayLike, factor: float = 1.0) -> Measure:
-    """Mean of the first seeds minus `factor` times that of the second, with Welch's interval."""
-    one, other = np.asarray(first, float), factor * np.asarray(second, float)
-    low, high = statistics.difference_interval(
-        (statistics.mean(one), statistics.std(one), one.size),
-        (statistics.mean(other), statistics.std(other), other.size),
-    )
-    return Measure(statistics.mean(one) - statistics.mean(other), low, high)
 
 
 def side(measure: Measure) -> Verdict:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, StepPatch
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
@@ -15,15 +17,16 @@ from pcbf_analysis import theme
 from pcbf_analysis.results import Results, Setting, chosen_coefficient
 from pcbf_analysis.theme import Style
 from pcbf_core.mrp import MRPS, DiscreteLaw, ReturnLaw
-from pcbf_records.toy import PAPER_PROCESSES, Floats, FlowRecord
+from pcbf_records.toy import PAPER_PROCESSES, Floats, FlowRecord, ToyRecord
 
 RETURN_RANGES = {"solitaire": (-4.0, 10.0), "bernoulli": (-3.0, 3.0), "chain": (-5.0, 25.0)}  # of the flow maps
 CDF_RANGES = {"solitaire": (-1.0, 10.5), "bernoulli": (-0.5, 2.5), "chain": (-2.0, 22.0)}
-CELLS: dict[str, dict[str, Any]] = {  # arguments of exact_histogram; the chain's parity makes single atoms alternate
+CELLS: dict[str, dict[str, Any]] = {  # arguments of common_cells; the chain's parity makes single atoms alternate
     "solitaire": {"min_width": 0.4},
     "bernoulli": {"min_width": 0.25},
     "chain": {"min_width": 0.5, "atoms_per_cell": 2},
 }
+AREA = "#B3D5E8"  # a tint of PCBF's blue
 HEADROOM = 1.45  # top of a density axis over the exact law's tallest cell
 LOG_DENSITY_FLOOR = 1e-3
 MAX_CURVE_POINTS = 200  # more are not seen in print and only make the files large
@@ -87,22 +90,51 @@ def exact_cdf(law: ReturnLaw, low: float, high: float) -> tuple[Floats, Floats]:
     return values, law.cdf(values)
 
 
-def exact_histogram(
+def common_cells(
     law: ReturnLaw, low: float, high: float, min_width: float, atoms_per_cell: int = 1
 ) -> tuple[Floats, Floats]:
-    """Edges and heights of the exact law as a histogram; height × width is the exact probability of a cell.
+    """Edges of cells over [low, high] in which a learned law is set against the exact one, and the exact heights.
 
-    Cells of a discrete law end midway between atoms, hold at least `atoms_per_cell` of them and are joined
-    until they are `min_width` wide; a continuous law gets equal cells on [low, high].
+    Height × width is the exact probability of a cell. Where the law has atoms, cells end midway between them, hold at
+    least `atoms_per_cell` and are joined until they are `min_width` wide; elsewhere they are equally wide.
     """
     if isinstance(law, DiscreteLaw):
         middles = (law.atoms[1:] + law.atoms[:-1]) / 2
         candidates = np.concatenate([[2 * law.atoms[0] - middles[0]], middles])[::atoms_per_cell]
-        edges = spaced(candidates, min_width)
-        bounds = np.append(edges, max(law.atoms[-1] + min_width / 2, edges[-1] + min_width))
+        inner = spaced(candidates, min_width)
+        last = max(law.atoms[-1] + min_width / 2, inner[-1] + min_width)
+        below = np.arange(inner[0] - min_width, low, -min_width)[::-1]
+        bounds = np.concatenate([below, inner, [last], np.arange(last + min_width, high, min_width)])
     else:
         bounds = np.linspace(low, high, round((high - low) / min_width) + 1)
     return bounds, np.diff(law.cdf(bounds)) / np.diff(bounds)
+
+
+def learned_heights(record: ToyRecord, state: int, edges: Floats) -> Floats:
+    """The learned law in the same cells: its probability in each over the width, of the seed whose flow is recorded.
+
+    It comes from quantiles, since a density is too sharp at an atom to be integrated from a few points.
+    """
+    curves = record.quantile_curves(state, record.flow.coefficient) if record.flow else None
+    if curves is None:
+        return np.full(len(edges) - 1, np.nan)
+    below = np.interp(edges, np.maximum.accumulate(curves[0]), record.levels, left=0.0, right=1.0)
+    return np.diff(below) / np.diff(edges)
+
+
+def density_area(axes: Axes, edges: Floats, heights: Floats, *, horizontal: bool = False) -> StepPatch:
+    """Draw the learned law's histogram as an area."""
+    return axes.stairs(
+        heights,
+        edges,
+        baseline=LOG_DENSITY_FLOOR / 10 if axes.get_yscale() == "log" or axes.get_xscale() == "log" else 0.0,
+        orientation="horizontal" if horizontal else "vertical",
+        fill=True,
+        facecolor=AREA,
+        edgecolor=theme.METHODS["pcbf"].colour,
+        linewidth=0.6,
+        zorder=2,
+    )
 
 
 def density_outline(axes: Axes, edges: Floats, heights: Floats, *, horizontal: bool = False) -> None:
@@ -119,31 +151,17 @@ def density_outline(axes: Axes, edges: Floats, heights: Floats, *, horizontal: b
 
 
 def density_limits(heights: Floats, *, is_log: bool) -> tuple[float, float]:
-    """Range of a density axis that shows the exact law; a sharper learned peak is cut at the top."""
+    """Range of a density axis that shows the exact law; a taller learned cell is cut at the top."""
     return (LOG_DENSITY_FLOOR, 3 * float(heights.max())) if is_log else (0.0, HEADROOM * float(heights.max()))
 
 
-def density_legend(coefficient: float | None = None) -> list[Line2D]:
-    """Handles for learned density (with its λ, if there is one for the whole figure) and exact law."""
+def density_legend(coefficient: float | None = None) -> list[Artist]:
+    """Handles for learned law (with its λ, if there is one for the whole figure) and exact law."""
     at = "" if coefficient is None else f" (λ = {theme.number(coefficient)})"
-    learned = Style(f"learned density{at}", theme.METHODS["pcbf"].colour)
-    exact = Style(theme.EXACT_LABEL, theme.EXACT_COLOUR, linestyle="--")
-    return legend_lines([(style.label, style) for style in (learned, exact)])
-
-
-def learned_density(
-    flow: FlowRecord, index: int, low: float, high: float, limit: int = MAX_CURVE_POINTS
-) -> tuple[Floats, Floats]:
-    """Values in [low, high] and the learned density there, thinned but with every peak, without invisible tails."""
-    values, density = flow.density_values[index], flow.density[index]
-    seen = np.flatnonzero((values >= low) & (values <= high) & (density > LOG_DENSITY_FLOOR / 10))
-    if not seen.size:
-        return values[:0], density[:0]
-    shown = np.arange(max(seen[0] - 1, 0), min(seen[-1] + 2, len(values)))
-    inner = shown[1:-1]
-    peaks = inner[(density[inner] >= density[inner - 1]) & (density[inner] >= density[inner + 1])]
-    at = np.union1d(shown[thinned(len(shown), limit)], peaks)
-    return values[at], density[at]
+    look: dict[str, Any] = {"facecolor": AREA, "linewidth": 0.6}
+    learned = Patch(label=f"learned law{at}", edgecolor=theme.METHODS["pcbf"].colour, **look)
+    exact = Style(f"{theme.EXACT_LABEL}, in the same cells", theme.EXACT_COLOUR, linestyle="--")
+    return [learned, *legend_lines([(exact.label, exact)])]
 
 
 def flow_lines(flow: FlowRecord, index: int, max_particles: int, max_times: int) -> list[tuple[Floats, Floats]]:

@@ -19,20 +19,21 @@ from pcbf_analysis.figures.common import (
     LOG_DENSITY_FLOOR,
     RETURN_RANGES,
     Floats,
+    common_cells,
+    density_area,
     density_outline,
-    exact_histogram,
-    learned_density,
+    learned_heights,
 )
 from pcbf_analysis.results import Results
 from pcbf_core.mrp import MRPS
 from pcbf_records.layout import toy_run
-from pcbf_records.toy import FlowRecord
+from pcbf_records.toy import FlowRecord, ToyRecord
 
 TITLE = "The learned flow of the Discrete MC chain, animated"
 CAPTION = (
     "Particles drawn from N(0, 1) at t = 0 move along the recorded PCBF flow to the return law at t = 1, in the four "
-    "states that the paper evaluates; colour orders them by their noise. Above, once they arrive: the learned density "
-    "(blue) over the exact law (dashed), on a logarithmic axis."
+    "states that the paper evaluates; colour orders them by their noise. Above, once they arrive: the learned law "
+    "(blue) and the exact one (dashed) in the same cells, on a logarithmic axis."
 )
 INPUTS = (toy_run("chain", "pcbf"),)
 STATES = MRPS["chain"].evaluation_states
@@ -53,11 +54,11 @@ def animate(results: Results) -> bytes:
     densities: list[Artist] = []
     for state, top, bottom in zip(STATES, tops, bottoms, strict=True):
         index = record.state_index(state) if record else None
-        if flow is None or index is None:
+        if record is None or flow is None or index is None:
             theme.empty_panel(bottom)
         else:
             bundles.append(Particles(bottom, flow, index))
-            densities.append(draw_density(top, flow, index))
+            densities.append(draw_density(top, record, state))
     name = "PCBF on the Discrete MC chain" + (f" (λ = {theme.number(flow.coefficient)})" if flow else "")
     heading = figure.suptitle(f"{name}, t = 0.00", fontsize=8)
     canvas = FigureCanvasAgg(figure)
@@ -79,8 +80,7 @@ def draw_panels(figure: Figure) -> tuple[list[Axes], list[Axes]]:
     """The axes of densities and of paths, one pair per state, with the exact law drawn."""
     panels = figure.subplots(2, len(STATES), sharex=True, height_ratios=[1, 1.5])
     for column, (state, top, bottom) in enumerate(zip(STATES, *panels, strict=True)):
-        edges, heights = exact_histogram(MRPS["chain"].return_law(state), *RETURN_RANGES["chain"], **CELLS["chain"])
-        density_outline(top, edges, heights)
+        density_outline(top, *state_cells(state))
         top.set(title=f"s = {state}", yscale="log", ylim=(LOG_DENSITY_FLOOR, 2))
         bottom.set(xlim=RETURN_RANGES["chain"], ylim=(0, 1.03), yticks=[0, 0.5, 1], xlabel="return")
         for axes in (top, bottom):
@@ -90,11 +90,15 @@ def draw_panels(figure: Figure) -> tuple[list[Axes], list[Axes]]:
     return list(panels[0]), list(panels[1])
 
 
-def draw_density(axes: Axes, flow: FlowRecord, index: int) -> Artist:
-    """The learned density at t = 1, as an area."""
-    values, density = learned_density(flow, index, *RETURN_RANGES["chain"])
-    colour = theme.METHODS["pcbf"].colour
-    return axes.fill_between(values, LOG_DENSITY_FLOOR / 10, density, color=colour, alpha=0.35, linewidth=0)
+def state_cells(state: int) -> tuple[Floats, Floats]:
+    """The cells of a state's law, and the exact heights in them."""
+    return common_cells(MRPS["chain"].return_law(state), *RETURN_RANGES["chain"], **CELLS["chain"])
+
+
+def draw_density(axes: Axes, record: ToyRecord, state: int) -> Artist:
+    """The learned law at t = 1, as an area."""
+    edges, _ = state_cells(state)
+    return density_area(axes, edges, learned_heights(record, state, edges))
 
 
 class Particles:

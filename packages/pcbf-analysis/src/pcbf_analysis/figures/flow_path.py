@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from pcbf_analysis import theme
 from pcbf_analysis.figures.common import draw_mean, legend_lines
-from pcbf_analysis.results import Results, seed_means
+from pcbf_analysis.results import Results, late_losses, seed_means
 from pcbf_analysis.theme import Style
 from pcbf_records.layout import THEORY_POPULATION, TOY_W1, toy_run
 from pcbf_records.toy import PROCESSES, Floats
@@ -35,7 +35,6 @@ INPUTS = (
     *(toy_run(process, method) for process in PROCESSES for method, *_ in SERIES.values()),
 )
 SMOOTH = ("bernoulli", "normal")
-LATE = 0.1  # share of training
 
 
 def draw(results: Results) -> Figure:
@@ -82,15 +81,6 @@ def fixed_points(population: pd.DataFrame, process: str, path: str, noise: str) 
     values = np.stack([column.to_numpy(dtype=float)[kept.to_numpy(dtype=bool)] for column in columns])
     values = values[:, np.isfinite(values).all(axis=0)]
     return values[:, np.argsort(values[0])]
-
-
-def late_losses(results: Results, process: str, method: str) -> tuple[Floats, Floats]:
-    """The coefficients of a record, and the mean late loss (coefficients, seeds); empty without a record."""
-    record = results.toy(process, method)
-    if record is None:
-        return np.empty(0), np.empty((0, 0))
-    count = max(round(LATE * record.loss_history.shape[-1]), 1)
-    return record.coefficients, record.loss_history[..., -count:].mean(axis=-1)
 
 
 def with_zero(own: tuple[Floats, Floats], zero: tuple[Floats, Floats]) -> tuple[Floats, Floats]:

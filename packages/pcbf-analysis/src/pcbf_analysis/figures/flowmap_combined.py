@@ -12,26 +12,27 @@ from pcbf_analysis import theme
 from pcbf_analysis.figures.common import (
     CELLS,
     RETURN_RANGES,
+    common_cells,
+    density_area,
     density_legend,
     density_limits,
     density_outline,
-    exact_histogram,
     flow_lines,
-    learned_density,
+    learned_heights,
     panel_title,
     thinned,
 )
 from pcbf_analysis.results import Results, Setting
 from pcbf_records.layout import toy_run
-from pcbf_records.toy import FlowRecord
+from pcbf_records.toy import Floats, FlowRecord
 
 TITLE = "Learned PCBF flows on the toy processes"
 CAPTION = (
     "Particles drawn from N(0, 1) at t = 0 are carried by the learned velocity field (grey arrows) to the return law "
-    "at t = 1; colour orders particles by their noise. Beside each flow: the learned density at t = 1 by the change of "
-    "variables along the flow (blue, cut at the edge where it exceeds the panel) and the exact return law (dashed). A "
-    "law made of atoms is drawn as a histogram whose cells end midway between atoms: one atom per cell for Solitaire, "
-    "two for the chain, more where atoms lie closer than the cell width. One seed, at the λ named above each panel."
+    "at t = 1; colour orders particles by their noise. Beside each flow: the learned law at t = 1 (blue) and the exact "
+    "one (dashed) as histograms in the same cells, which end midway between the exact law's atoms: one atom per cell "
+    "for Solitaire, two for the chain, more where atoms lie closer than the cell width; Bernoulli's law has none. One "
+    "seed, at the λ named above each panel."
 )
 INPUTS = (toy_run("solitaire", "pcbf"), toy_run("bernoulli", "pcbf"), toy_run("chain", "pcbf"))
 SETTINGS = (Setting("solitaire", 0), Setting("bernoulli", 0), Setting("chain", 5), Setting("chain", 10))
@@ -51,18 +52,18 @@ def draw(results: Results) -> Figure:
         flow_axes.set(xlim=(0, 1), xticks=[0, 0.5, 1], ylim=RETURN_RANGES[setting.process])
         flow_axes.set(xlabel="flow time t" if row == 1 else "", ylabel="return" if column == 0 else "")
         density_axes.tick_params(labelleft=False)
-        draw_exact(density_axes, setting)
+        edges = draw_exact(density_axes, setting)
         record = results.toy(setting.process, "pcbf")
         flow = record.flow if record else None
         index = record.state_index(setting.state) if record else None
-        if flow is None or index is None:
+        if record is None or flow is None or index is None:
             flow_axes.set_title(panel_title(setting))
             theme.empty_panel(flow_axes)
         else:
             flow_axes.set_title(f"{panel_title(setting)} (λ = {theme.number(flow.coefficient)})")
             draw_arrows(flow_axes, flow, index)
             draw_paths(flow_axes, flow, index)
-            draw_density(density_axes, flow, index, setting.process)
+            density_area(density_axes, edges, learned_heights(record, setting.state, edges), horizontal=True)
     figure.legend(handles=density_legend(), loc="outside lower center", ncols=2)
     return figure
 
@@ -97,17 +98,9 @@ def draw_arrows(axes: Axes, flow: FlowRecord, index: int) -> None:
     )
 
 
-def draw_density(axes: Axes, flow: FlowRecord, index: int, process: str) -> None:
-    """The learned density at t = 1, lying on its side."""
-    values, density = learned_density(flow, index, *RETURN_RANGES[process])
-    colour = theme.METHODS["pcbf"].colour
-    axes.fill_betweenx(values, 0, density, color=colour, alpha=0.3, linewidth=0, rasterized=True)
-    axes.plot(density, values, color=colour, linewidth=0.8)
-
-
-def draw_exact(axes: Axes, setting: Setting) -> None:
-    """The exact law, lying on its side, and the axis that it needs."""
-    edges, heights = exact_histogram(setting.law, *RETURN_RANGES[setting.process], **CELLS[setting.process])
+def draw_exact(axes: Axes, setting: Setting) -> Floats:
+    """The edges of the cells; the exact law is drawn in them, lying on its side, with the axis that it needs."""
+    edges, heights = common_cells(setting.law, *RETURN_RANGES[setting.process], **CELLS[setting.process])
     density_outline(axes, edges, heights, horizontal=True)
     is_log = setting.process in LOG_DENSITY
     axes.set(xscale="log" if is_log else "linear", xlim=density_limits(heights, is_log=is_log))
@@ -115,3 +108,4 @@ def draw_exact(axes: Axes, setting: Setting) -> None:
     if is_log:
         axes.set_xticks([1e-3, 1e-1])
         axes.xaxis.set_minor_locator(NullLocator())
+    return edges

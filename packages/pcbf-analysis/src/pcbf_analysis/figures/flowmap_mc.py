@@ -11,14 +11,14 @@ from matplotlib.ticker import NullLocator
 from pcbf_analysis import theme
 from pcbf_analysis.figures.common import (
     CELLS,
-    LOG_DENSITY_FLOOR,
     RETURN_RANGES,
+    common_cells,
+    density_area,
     density_legend,
     density_limits,
     density_outline,
-    exact_histogram,
     flow_lines,
-    learned_density,
+    learned_heights,
 )
 from pcbf_analysis.results import Results
 from pcbf_core.mrp import MRPS
@@ -27,10 +27,11 @@ from pcbf_records.toy import FlowRecord
 
 TITLE = "Learned PCBF flows in every live state of the Discrete MC chain"
 CAPTION = (
-    "Top of each pair: learned density at t = 1 (blue) and the exact return law (dashed, as a histogram with two atoms "
-    "or more per cell), on a logarithmic axis. Bottom: particle paths from N(0, 1) at t = 0 to the return at t = 1, "
-    "coloured by their noise. The chain has n = 20 states, 0 to 19, and both ends are absorbing: only the states "
-    "s = 1..18 are non-terminal and have a return law, so there are 18 pairs where the paper writes s = 1 to s = 20."
+    "Top of each pair: the learned law at t = 1 (blue) and the exact return law (dashed) as histograms in the same "
+    "cells of two atoms or more, on a logarithmic axis. Bottom: particle paths from N(0, 1) at t = 0 to the return at "
+    "t = 1, coloured by their noise. The chain has n = 20 states, 0 to 19, and both ends are absorbing: only the "
+    "states s = 1..18 are non-terminal and have a return law, so there are 18 pairs where the paper writes s = 1 to "
+    "s = 20."
 )
 INPUTS = (toy_run("chain", "pcbf"),)
 COLUMNS = 6
@@ -43,8 +44,7 @@ def draw(results: Results) -> Figure:
     record = results.toy("chain", "pcbf")
     flow = record.flow if record else None
     histograms = {
-        state: exact_histogram(process.return_law(state), *value_range, **CELLS["chain"])
-        for state in process.live_states
+        state: common_cells(process.return_law(state), *value_range, **CELLS["chain"]) for state in process.live_states
     }
     limits = density_limits(np.concatenate([heights for _, heights in histograms.values()]), is_log=True)
     rows = -(-len(histograms) // COLUMNS)
@@ -68,23 +68,14 @@ def draw(results: Results) -> Figure:
         if row == rows - 1:
             bottom.set_xlabel("return")
         index = record.state_index(state) if record else None
-        if flow is None or index is None:
+        if record is None or flow is None or index is None:
             theme.empty_panel(bottom)
         else:
-            draw_density(top, flow, index)
+            density_area(top, edges, learned_heights(record, state, edges))
             draw_paths(bottom, flow, index)
     handles = density_legend(flow.coefficient if flow else None)
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
-
-
-def draw_density(axes: Axes, flow: FlowRecord, index: int) -> None:
-    """The learned density at t = 1."""
-    values, density = learned_density(flow, index, *RETURN_RANGES["chain"], limit=100)
-    colour = theme.METHODS["pcbf"].colour
-    floor = LOG_DENSITY_FLOOR / 10
-    axes.fill_between(values, floor, density, color=colour, alpha=0.3, linewidth=0, rasterized=True)
-    axes.plot(values, np.maximum(density, floor), color=colour, linewidth=0.8)
 
 
 def draw_paths(axes: Axes, flow: FlowRecord, index: int) -> None:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from pcbf_analysis import theme
 from pcbf_analysis.figures.common import legend_lines
 from pcbf_analysis.results import Results
-from pcbf_analysis.tables.performance_profiles import SUITES, THRESHOLDS, Profile, profiles
+from pcbf_analysis.tables.performance_profiles import FEWEST_TASKS, SUITES, THRESHOLDS, Profile, profiles
 from pcbf_analysis.tables.scores import load_suite
 from pcbf_records.layout import CONTROL_EVALUATIONS
 
@@ -17,9 +17,10 @@ CAPTION = (
     "Share of runs (seeds of all tasks, every task counting the same) that score above a threshold: the higher the "
     "curve, the better; a curve above another everywhere dominates it. Bands are 95 % stratified-bootstrap intervals "
     "(seeds drawn within tasks), drawn for PCBF and Value Flows only; tables/performance_profiles.csv has all of them. "
-    "A method that lacks a task of its suite is left out."
+    "A method that lacks a task of its suite is left out, and there is no profile below five tasks."
 )
 INPUTS = (CONTROL_EVALUATIONS,)
+TOO_FEW = f"no profile below {FEWEST_TASKS} tasks"
 BANDS = ("pcbf", "value_flows")  # more of them hide each other
 
 
@@ -27,14 +28,14 @@ def draw(results: Results) -> Figure:
     """The figure: one panel per suite that has runs."""
     found = profiles(load_suite(results))
     suites = [name for name in SUITES if any(profile.suite == name for profile in found)]
-    figure = Figure(figsize=(theme.DOUBLE_COLUMN, 2.8), layout="constrained")
+    figure = Figure(figsize=(theme.DOUBLE_COLUMN, 2.8 if suites else 1.2), layout="constrained")
     panels = figure.subplots(1, max(len(suites), 1), sharey=True, squeeze=False)[0]
     for axes, suite in zip(panels, suites or ["OGBench"], strict=True):
         members = [profile for profile in found if profile.suite == suite]
         for profile in members:
             draw_profile(axes, profile)
         if not members:
-            theme.empty_panel(axes)
+            theme.empty_panel(axes, TOO_FEW if results.control.suite else theme.NO_RECORDS)
         count = f" ({members[0].num_tasks} task{'s' * (members[0].num_tasks > 1)})" if members else ""
         axes.set(title=f"{suite}{count}", xlabel=f"score τ ({SUITES[suite]}, %)", xlim=(0, 100), ylim=(-0.02, 1.02))
     panels[0].set_ylabel("share of runs with score > τ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,15 @@ CAPTION = (
     "W1 distance to the exact return law (logarithmic axis) against the coefficient: λ in [0, γ] for PCBF with shared "
     "and with independent noise, λ in (0, 1] for PCBF on the flow path, dcfm in [0, 1] for Value Flows. Points are "
     "seeds, lines their mean, bars Student's 95 % interval of the mean; for the chain each seed's value is the mean "
-    "over the paper's states s = 1, 5, 10, 18. A bar that leaves the panel below reaches zero; methods are drawn a "
-    "little apart. The star marks the λ with the lowest mean W1 on tuning seeds; diamonds and the dotted line are the "
+    "over the paper's states s = 1, 5, 10, 18. A bar that leaves the panel below reaches zero, a line that leaves it "
+    "above goes to the number written there (independent noise diverges); methods are drawn a little apart. "
+    "The star marks the λ with the lowest mean W1 on tuning seeds; diamonds and the dotted line are the "
     "values reported in the paper."
 )
 INPUTS = (TOY_W1, TOY_TUNING_W1)
 # to keep points at equal coefficients apart
 SHIFTS = {"pcbf-independent": 0.012, "value_flows": -0.012, "pcbf_flow": 0.006}
+ABLATION = "pcbf-independent"
 STAR: dict[str, Any] = {
     "color": theme.METHODS["pcbf"].colour,
     "markeredgecolor": "black",
@@ -39,6 +42,7 @@ DOTTED: dict[str, Any] = {"color": theme.METHODS["pcbf"].colour, "linestyle": ":
 
 
 METHODS = ("pcbf", "pcbf-independent", "value_flows", "pcbf_flow")  # those with a weight to vary
+FAR = 3.0  # times the largest value of the other methods: what the ablation has above it leaves the panel
 
 
 def draw_processes(results: Results, processes: tuple[str, ...], width: float, height: float) -> Figure:
@@ -74,9 +78,23 @@ def draw_panel(axes: Axes, process: str, results: Results) -> None:
         draw_method(axes, theme.METHODS[method], coefficients + SHIFTS.get(method, 0.0), values)
     reported = draw_paper(axes, process, results.paper_w1())
     draw_choice(axes, process, results)
-    shown = np.concatenate([reported, *(values.ravel() for _, values in present.values())])
-    axes.set_ylim(0.7 * float(np.nanmin(shown)), 1.4 * float(np.nanmax(shown)))
+    set_range(axes, present, reported)
     theme.plain_log_axis(axes.yaxis)
+
+
+def set_range(axes: Axes, present: Mapping[str, tuple[Floats, Floats]], reported: Floats) -> None:
+    """The range that shows all methods, but not an ablation that diverges: its means are written at the top instead."""
+    others = [values.ravel() for method, (_, values) in present.items() if method != ABLATION]
+    top = float(np.nanmax(np.concatenate([reported, *others])))
+    places, values = present.get(ABLATION, (np.empty(0), np.empty((0, 1))))
+    near = values[values <= FAR * top]
+    shown = np.concatenate([reported, near, *others])
+    limit = 1.4 * float(np.nanmax(shown))
+    axes.set_ylim(0.7 * float(np.nanmin(shown)), limit)
+    for place, mean in zip(places, mean_interval(values)[0], strict=True):
+        if mean > limit:
+            look: dict[str, Any] = {"color": theme.METHODS[ABLATION].colour, "ha": "right", "va": "top", "fontsize": 6}
+            axes.annotate(f"to {mean:.0f} ↑", (place, limit), (-1, -1), textcoords="offset points", **look)
 
 
 def draw_method(axes: Axes, style: Style, coefficients: Floats, values: Floats) -> None:

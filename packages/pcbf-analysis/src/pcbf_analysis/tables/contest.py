@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from pcbf_analysis import statistics
-from pcbf_analysis.results import Results, chosen_coefficient
+from pcbf_analysis.results import Results, chosen_coefficient, exact_law
 from pcbf_analysis.tables.form import Column, Table
-from pcbf_core.mrp import MRPS, ReturnLaw
+from pcbf_core.mrp import MRPS
 from pcbf_records.layout import TOY_TUNING_W1, TOY_W1, toy_run
 from pcbf_records.toy import PROCESSES, TOY_METHODS, Floats, ToyRecord
 
@@ -65,13 +64,8 @@ def error(record: ToyRecord, index: int, measure: Measure) -> Floats:
 
 def _over_states(record: ToyRecord, of_state: Callable[[int, Any], Floats]) -> Floats:
     process = MRPS[record.process]
-    places = [(record.state_index(state), _law(record.process, state)) for state in process.live_states]
+    places = [(record.state_index(state), exact_law(record.process, state)) for state in process.live_states]
     return np.mean([of_state(place, law) for place, law in places if place is not None], axis=0)
-
-
-@cache
-def _law(process: str, state: int) -> ReturnLaw:
-    return MRPS[process].return_law(state)
 
 
 # --- how far from the exact law ------------------------------------------------------------------------------------

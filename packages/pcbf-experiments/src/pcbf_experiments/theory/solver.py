@@ -10,7 +10,7 @@ from numpy.random import Generator
 
 from pcbf_core import theory
 from pcbf_experiments.theory.formulas import Values, successor_point, velocity_target
-from pcbf_experiments.theory.rows import ROUNDING, at_most
+from pcbf_experiments.theory.rows import ROUNDING, at_least, at_most
 from pcbf_records.theory import CheckRow
 
 LABEL = "prop:euler-lambda"
@@ -70,9 +70,10 @@ def euler_endpoint(rng: Generator, num_samples: int) -> Iterator[CheckRow]:
             )
     yield error_of_ten_steps(field)
     literal = (abs(DISCOUNT + 0.5) - 0.5 * 0.5 * field.flow_time) * np.abs(error)
-    yield at_most(
+    yield at_least(
         "euler-bound-negative-lambda",
-        "The bound as printed, with λ and not |λ| before L t, for λ = -0.5 and L = 0.5: largest ratio",
+        "For information: the bound, printed with λ and not |λ| before L t, needs λ >= 0; for λ = -0.5 and L = 0.5 the "
+        "largest ratio exceeds it",
         LABEL,
         (field.target_change(successor_return, error, -0.5, 0.5) / literal).max(),
         1 + ROUNDING,

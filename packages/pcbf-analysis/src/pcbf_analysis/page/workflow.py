@@ -1,0 +1,121 @@
+"""The workflow as a graph: its stages, how many jobs each had and what they took, as far as records tell."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from pcbf_analysis.results import Results
+from pcbf_records import layout
+
+BOX, GAP = (100, 44), (30, 14)
+COLUMNS = (  # stages from left to right; each follows those that `ARROWS` name
+    ("data", "toys", "exact", "theory"),
+    ("train",),
+    ("evaluate",),
+    ("collect",),
+    ("artefacts",),
+    ("report",),
+)
+ARROWS = (
+    *(("data", "train"), ("train", "evaluate"), ("evaluate", "collect"), ("collect", "artefacts")),
+    *(("toys", "artefacts"), ("exact", "artefacts"), ("theory", "artefacts"), ("artefacts", "report")),
+)
+NAMES = {
+    "data": "datasets",
+    "toys": "toy laws",
+    "exact": "exact control",
+    "theory": "theory checks",
+    "train": "training",
+    "evaluate": "evaluation",
+    "collect": "one table",
+    "artefacts": "tables, figures, claims",
+    "report": "this page",
+}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How many pieces a stage left, and the seconds that they took; nan where nothing tells."""
+
+    count: int
+    what: str
+    seconds: float = math.nan
+
+    @property
+    def words(self) -> str:
+        took = "" if math.isnan(self.seconds) else f", {duration(self.seconds)}"
+        return f"{self.count} {self.what}{took}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a reader says them."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def stages(results: Results) -> dict[str, Stage]:
+    """What is known of every stage from the records of a results folder and of its ablations."""
+    folders = [results.root, *layout.ablation_folders(results.root)]
+    trained = [_seconds(path, "train_seconds") for folder in folders for path in layout.cost_files(folder)]
+    judged = [_seconds(path, "evaluate_seconds") for folder in folders for path in layout.cost_files(folder)]
+    runs = results.control.runs
+    episodes = sum(len(evaluation.scores) for run in runs for evaluation in run.evaluations)
+    return {
+        "data": Stage(len({json.dumps(dict(run.dataset), sort_keys=True) for run in runs}), "datasets"),
+        "toys": Stage(len(layout.toy_files(results.root)), "jobs"),
+        "exact": Stage(len(layout.exact_files(results.root)), "jobs"),
+        "theory": Stage(len(results.theory_checks()), "checks"),
+        "train": Stage(len(runs), "runs", _total(trained)),
+        "evaluate": Stage(episodes, "episodes", _total(judged)),
+        "collect": Stage(sum(len(run.evaluations) for run in runs), "rows"),
+        "artefacts": Stage(len(list(results.root.glob(layout.figure("*", "png")))), "figures"),
+        "report": Stage(1, "page"),
+    }
+
+
+def _seconds(path: Path, name: str) -> float:
+    value = json.loads(path.read_text(encoding="utf-8")).get(name)
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+def _total(seconds: Iterable[float]) -> float:
+    known = [value for value in seconds if math.isfinite(value)]
+    return sum(known) if known else math.nan
+
+
+def graph(found: dict[str, Stage]) -> Markup:
+    """The graph as SVG; the same words stand in a list for those who cannot see it."""
+    places = {
+        name: (x * (BOX[0] + GAP[0]), y * (BOX[1] + GAP[1]))
+        for x, column in enumerate(COLUMNS)
+        for y, name in enumerate(column)
+    }
+    width = len(COLUMNS) * (BOX[0] + GAP[0]) - GAP[0]
+    height = max(len(column) for column in COLUMNS) * (BOX[1] + GAP[1])
+    told = "; ".join(f"{NAMES[name]}: {stage.words}" for name, stage in found.items())
+    parts = [f'<svg class="chart graph" viewBox="-2 -2 {width + 4} {height}" role="img" aria-label="{escape(told)}">']
+    for first, second in ARROWS:
+        (x1, y1), (x2, y2) = places[first], places[second]
+        start, end = (x1 + BOX[0], y1 + BOX[1] / 2), (x2, y2 + BOX[1] / 2)
+        bend = (start[0] + GAP[0] / 2) if first != "toys" and y1 == y2 else end[0] - GAP[0] / 2
+        parts.append(f'<path class="arrow" d="M{start[0]} {start[1]}H{bend}V{end[1]}H{end[0] - 2}"/>')
+    for name, (x, y) in places.items():
+        parts.append(f'<rect class="stage" x="{x}" y="{y}" width="{BOX[0]}" height="{BOX[1]}" rx="5"/>')
+        for line, (text, look) in enumerate(((NAMES[name], "tick strong"), (found[name].words, "tick"))):
+            middle = f'x="{x + BOX[0] / 2}" y="{y + 18 + 15 * line}"'
+            parts.append(f'<text class="{look} small" {middle} text-anchor="middle">{escape(text)}</text>')
+    return Markup("".join([*parts, "</svg>"]))
+
+
+def workflow_view(results: Results) -> dict[str, Any]:
+    """What the template shows: the graph and the same in words."""
+    found = stages(results)
+    return {"graph": graph(found), "stages": [(NAMES[name], stage.words) for name, stage in found.items()]}
