@@ -313,23 +313,6 @@ def agent_files(results: Path) -> list[Path]:
     """All files of the agents of a results folder, their list included."""
     return sorted(path for path in (results / AGENTS).glob("*.*") if not path.name.startswith("."))
 
-AGENTS = "agents"
-
-
-def agent_file(name: str, ending: str) -> str:
-    """A published agent: its snapshot (safetensors), its card (json), an episode of it (gif)."""
-    return f"{AGENTS}/{name}.{ending}"
-
-
-def agent_cards(results: Path) -> list[Path]:
-    """The cards of the agents of a results folder."""
-    return sorted(results.glob(agent_file("*", "json")))
-
-
-def agent_files(results: Path) -> list[Path]:
-    """All files of the agents of a results folder, their list included."""
-    return sorted(path for path in (results / AGENTS).glob("*.*") if not path.name.startswith("."))
-
 
 def table(label: str, ending: str) -> str:
     return f"tables/{label}.{ending}"
