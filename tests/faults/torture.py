@@ -32,8 +32,8 @@ REPOSITORY = Path(__file__).parents[2]
 NEEDED = ("Snakefile", "rules", "config", "profiles", "packages", "data/paper")
 RESULTS = Path(layout.scale_folder("smoke"))
 CONTROL = {
-    "methods": ["bc", "iql"],
-    "run": {"steps": 600, "eval_every": 200, "log_every": 5},
+    "methods": ["iql"],
+    "run": {"steps": 600, "eval_every": 300, "log_every": 5},
     "ablations": {"control_weights": [], "tasks": []},
 }
 TABLE, FIGURE = (RESULTS / layout.table("aggregated", "csv"), RESULTS / layout.figure("performance_profiles", "svg"))
@@ -167,6 +167,7 @@ class Adversary:
     seed: int
     left: list[str]
     job_seconds: float
+    out: Path
     rows: list[dict[str, str | int]] = field(default_factory=list)
     pending: list[dict[str, str | int]] = field(default_factory=list)
 
@@ -214,6 +215,7 @@ class Adversary:
             self.rows.append({**row, "outcome": "lost" if different else row["outcome"]})
         print(f"a campaign came to its end: {', '.join(different) or 'equal to the undisturbed one'}", flush=True)
         self.pending = []
+        write(self.out, self.rows)
         self.campaign.begin_anew()
 
     # --- the faults ---
@@ -383,6 +385,8 @@ class Adversary:
 
 
 def write(path: Path, rows: Sequence[dict[str, str | int]]) -> None:
+    """The books so far."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -407,12 +411,12 @@ def main() -> int:
         calm, seconds = campaign.outcome(), time.monotonic() - started
         print(f"undisturbed: {len(calm)} files in {seconds:.0f} s", flush=True)
         campaign.begin_anew()
-        adversary = Adversary(campaign, calm, options.seed, faults_of(options.seed, options.faults), seconds / 8)
+        adversary = Adversary(
+            campaign, calm, options.seed, faults_of(options.seed, options.faults), seconds / 6, options.out
+        )
         adversary.work()
     finally:
         campaign.remove()
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write(options.out, adversary.rows)
     counts = {name: sum(row["outcome"] == name for row in adversary.rows) for name in ("survived", "named", "lost")}
     print(f"{len(adversary.rows)} faults: {', '.join(f'{count} {name}' for name, count in counts.items())}")
     return 1 if counts["lost"] else 0
