@@ -158,6 +158,20 @@ def _send(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
+@dataclass(frozen=True)
+class Damaged:
+    """A damaged file, until somebody has named it or a campaign has come to its end without it."""
+
+    path: Path
+    target: str
+    content: bytes
+    row: dict[str, str | int]
+
+    @property
+    def is_there(self) -> bool:
+        return self.path.is_file() and self.path.read_bytes() == self.content
+
+
 @dataclass
 class Adversary:
     """Does what a seed stands for to a campaign, and keeps the books."""
@@ -170,6 +184,8 @@ class Adversary:
     out: Path
     rows: list[dict[str, str | int]] = field(default_factory=list)
     pending: list[dict[str, str | int]] = field(default_factory=list)
+    damaged: list[Damaged] = field(default_factory=list)
+    failures: int = 0  # in a row, with no fault in between
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed + 1)
@@ -179,6 +195,7 @@ class Adversary:
         row: dict[str, str | int] = {"seed": self.seed, "number": len(self.rows) + len(self.pending) + 1}
         row |= {"fault": fault, "target": target, "outcome": "named" if told else "survived", "told": told}
         self.pending.append(row)
+        self.failures = 0
         print(f"{row['number']}: {fault} {target} {told}", flush=True)
 
     def work(self) -> None:
@@ -206,17 +223,33 @@ class Adversary:
         return False
 
     def settle(self, code: int | None) -> None:
-        """A scheduler has ended by itself: at the end of the campaign compare it and begin anew, else run again."""
-        if code != 0 and self.campaign.run() != 0:
-            raise SystemExit(f"the campaign does not go on; see {self.campaign.folder / 'log'}")
+        """A scheduler has ended by itself: do what it tells about damaged files, or compare a finished campaign."""
+        if code != 0:
+            self.failures += 1
+            if not self.mend() and self.failures > 2:
+                raise SystemExit(f"the campaign does not go on; see {self.campaign.folder / 'log'}")
+            return
         found = self.campaign.outcome()
         different = sorted(name for name in {*found, *self.calm} if found.get(name) != self.calm.get(name))
-        for row in self.pending:
-            self.rows.append({**row, "outcome": "lost" if different else row["outcome"]})
+        self.damaged = [one for one in self.damaged if one.target == "dataset" and one.is_there]
+        open_rows = [one.row for one in self.damaged]  # the next campaign will read it
+        self.rows += [{**row, "outcome": "lost"} if different else row for row in self.pending if row not in open_rows]
+        self.pending, self.failures = open_rows, 0
         print(f"a campaign came to its end: {', '.join(different) or 'equal to the undisturbed one'}", flush=True)
-        self.pending = []
         write(self.out, self.rows)
         self.campaign.begin_anew()
+
+    def mend(self) -> bool:
+        """Whether a damaged file was named; what is told to do about it is done."""
+        for one in list(self.damaged):
+            told = self.told_of(one.path.name)
+            if told and one.is_there:
+                one.row.update(outcome="named", told=told)
+                self.remedy(one.target, one.path)
+                self.damaged.remove(one)
+                print(f"{one.row['number']}: {told}", flush=True)
+                return True
+        return False
 
     # --- the faults ---
 
@@ -272,11 +305,8 @@ class Adversary:
         return sorted(patterns[target])
 
     def damage(self, fault: str) -> bool:
-        """Damage a file while nobody works, and see whether the campaign mends or names it."""
+        """Damage a file while nobody works."""
         target = next(name for name in DAMAGED if fault.startswith(name))
-        if target == "dataset":  # to be read by somebody, it must be there before a campaign
-            assert self.campaign.scheduler is not None
-            self.settle(self.campaign.scheduler.wait(PATIENCE))
         self.campaign.end()
         found = self.files(target)
         if not found:
@@ -284,25 +314,17 @@ class Adversary:
         file = self.rng.choice(found)
         content = file.read_bytes()
         place = self.rng.randrange(len(content))
-        if fault.endswith("cut short"):
-            file.write_bytes(content[:place])
-        else:
-            file.write_bytes(
-                content[:place] + bytes([content[place] ^ 1 << self.rng.randrange(8)]) + content[place + 1 :]
-            )
-        code, told = self.campaign.run(), ""
-        if code:
-            told = self.told_of(file.name)
-            self.remedy(target, file)
-        self.note(fault, file.relative_to(self.campaign.folder).as_posix(), told)
+        changed = bytes([content[place] ^ 1 << self.rng.randrange(8)])
+        bent = content[:place] + (b"" if fault.endswith("cut short") else changed + content[place + 1 :])
+        file.write_bytes(bent)
+        self.note(fault, file.relative_to(self.campaign.folder).as_posix())
+        self.damaged.append(Damaged(file, target, bent, self.pending[-1]))
         return True
 
     def told_of(self, words: str) -> str:
-        """The last sentence of the campaign with these words in it; a fault that nobody named ends the torture."""
+        """The last sentence of the campaign about an error with these words in it; empty if there is none."""
         lines = [line.strip() for line in self.campaign.said().splitlines() if words in line and "rror" in line]
-        if not lines:
-            raise SystemExit(f"nobody named {words}; see {self.campaign.folder / 'log'}")
-        return lines[-1][:200]
+        return lines[-1][:200] if lines else ""
 
     def remedy(self, target: str, file: Path) -> None:
         """What the campaign tells to do about a damaged file: remove what cannot be used, and run the same command."""
@@ -366,8 +388,7 @@ class Adversary:
                 pass
         assert self.campaign.scheduler is not None
         self.campaign.scheduler.wait(PATIENCE)
-        code = self.campaign.run()
-        told = self.told_of("No space left") if code else ""
+        told = self.told_of("No space left") if self.campaign.run() else ""
         ballast.unlink()
         self.note("full disk", "results", told)
         return True
@@ -377,8 +398,7 @@ class Adversary:
         self.campaign.end()
         folder = self.campaign.folder / "results"
         subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
-        code = self.campaign.run()
-        told = self.told_of("Read-only file system") if code else ""
+        told = self.told_of("Read-only file system") if self.campaign.run() else ""
         subprocess.run(["mount", "-o", "remount,rw", folder], check=True)
         self.note("read-only folder", "results", told)
         return True
@@ -412,7 +432,7 @@ def main() -> int:
         print(f"undisturbed: {len(calm)} files in {seconds:.0f} s", flush=True)
         campaign.begin_anew()
         adversary = Adversary(
-            campaign, calm, options.seed, faults_of(options.seed, options.faults), seconds / 6, options.out
+            campaign, calm, options.seed, faults_of(options.seed, options.faults), seconds / 12, options.out
         )
         adversary.work()
     finally:
