@@ -4,6 +4,7 @@ PYTHON ?= python3
 SCALE ?= laptop
 AGENT ?= pcbf
 WORKERS ?= 2
+SEED ?= 0
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +19,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup lock completion sheets watch reproduce quick run status plan publish figures tables docs
-.PHONY: test check lint format types test-fast test-slurm bench clean
+.PHONY: test check lint format types test-fast test-slurm torture bench clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -120,6 +121,9 @@ test-slurm: $(STAMP) ## run the smoke scale through Slurm on this machine (root;
 
 docs: $(STAMP) ## build the docs site into build/site; warnings are errors
 	@python docs/build.py
+
+torture: $(STAMP) ## run a small campaign under kills, full disks and damaged files (SEED=0; half an hour; root for all of them)
+	python tests/faults/torture.py --seed $(SEED)
 
 bench: $(STAMP) ## time what costs, as ratios; writes results/benchmarks (half an hour, wants an idle machine)
 	pytest benchmarks --benchmark-enable --benchmark-only -s

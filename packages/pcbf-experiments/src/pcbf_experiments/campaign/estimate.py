@@ -19,7 +19,6 @@ from pcbf_experiments.campaign.needs import (
     memory_lines,
     num_files,
     queue_lines,
-    rehearsed_ratios,
 )
 from pcbf_experiments.campaign.plan import Plan, TrainJob, counted, data_stamp, load_plan
 from pcbf_experiments.campaign.settings import SCALES, SELECTORS, SettingsError
@@ -80,7 +79,8 @@ def method_speeds(
     Args:
       paper: time of a run relative to IQL (tab:cost), by method.
       reference_seconds: time of a run of 10⁶ steps of IQL.
-      rehearsed: what a rehearsal measured, by task and method.
+      rehearsed: what a rehearsal measured, by task and method. One on a CPU tells nothing of a GPU's speed: a CPU
+        multiplies, a GPU mostly waits for the next kernel, and methods differ in both by other factors.
     """
     rehearsed = rehearsed or {}
     on_gpu = [cost for cost in costs if str(cost.get("device", "cpu")).lower() != "cpu"]
@@ -88,7 +88,7 @@ def method_speeds(
     for method in methods:
         measured = [seconds_per_step(cost) for cost in on_gpu if cost["method"] == method]
         tried = [cell for (_, name), cell in rehearsed.items() if name == method and not cell.is_on_cpu]
-        ratios, own_ratios = _ratios(costs, method), rehearsed_ratios(rehearsed, method, REFERENCE)
+        ratios = _ratios(costs, method)
         if measured:
             known[method] = Speed(sum(measured) / len(measured), f"measured on {_devices(on_gpu, method)}")
         elif tried:
@@ -97,12 +97,6 @@ def method_speeds(
             known[method] = Speed(seconds, f"rehearsed on {devices}, {len(tried)} cells")
         elif method in paper:
             known[method] = Speed(paper[method] * reference_seconds / 1e6, "tab:cost of the paper (A100)")
-        elif own_ratios:
-            ratio = sum(own_ratios) / len(own_ratios)
-            known[method] = Speed(
-                ratio * reference_seconds / 1e6,
-                f"{ratio:.2g} times IQL, rehearsed on the CPU with the scale's networks, {len(own_ratios)} tasks",
-            )
         elif ratios:
             ratio = sum(ratios) / len(ratios)
             known[method] = Speed(ratio * reference_seconds / 1e6, f"{ratio:.2g} times IQL, measured here on the CPU")
@@ -193,6 +187,8 @@ def describe_plan(
         unknown = [method for method in methods if method not in speeds]
         if unknown:
             yield f"  {', '.join(unknown)}: no measurement, not counted; run a scale that has them beside {REFERENCE}"
+        if rehearsed and all(cell.is_on_cpu for cell in rehearsed.values()):
+            yield "  rehearsed on a CPU only, which tells nothing of a GPU's speed; rehearse there for measured hours"
         if any(plan.sheets.tasks[job.task].is_pixel for job in jobs):
             yield "  pixel tasks count like the others unless measured, so this is the least they take"
     else:

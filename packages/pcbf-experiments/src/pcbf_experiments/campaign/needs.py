@@ -50,9 +50,8 @@ class Rehearsed:
 
 def load_rehearsal(root: Path, scale: str) -> dict[tuple[str, str], Rehearsed]:
     """What was rehearsed of a scale, by task and method: here, or else what is published of the paper scale."""
-    rows = read_rows(root / rehearsal_table(scale))
-    if not rows and scale == "paper":
-        rows = read_rows(root / PUBLISHED_REHEARSAL)
+    published = read_rows(root / PUBLISHED_REHEARSAL) if scale == "paper" else {}
+    rows = {**published, **read_rows(root / rehearsal_table(scale))}
     return {key: _rehearsed(row) for key, row in rows.items() if row["outcome"] == OK and row["temporary_bytes"]}
 
 
@@ -68,14 +67,6 @@ def _rehearsed(row: Row) -> Rehearsed:
         snapshot_bytes=int(row["snapshot_bytes"]),
         steps_per_second=float(row["steps_per_second"]),
     )
-
-
-def rehearsed_ratios(rehearsed: Mapping[tuple[str, str], Rehearsed], method: str, reference: str) -> list[float]:
-    """Time of a method over that of another one on every task that both were rehearsed on, on the same device."""
-    own = {task: cell for (task, name), cell in rehearsed.items() if name == method}
-    base = {task: cell for (task, name), cell in rehearsed.items() if name == reference}
-    both = [(cell, base[task]) for task, cell in own.items() if task in base and base[task].device == cell.device]
-    return [left.seconds_per_step / right.seconds_per_step for left, right in both]
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
@@ -127,7 +118,7 @@ def _proposal(
     together = max(int(TOGETHER * memory / largest(max(fitting))), 1)
     return (
         f"{kind} tasks: seeds_per_job up to {max(fitting)} ({largest(max(fitting)) / 1e9:.1f} GB with its data); then "
-        f"jobs_per_gpu up to {together} on a card of {memory / 1e9:.0f} GB"
+        f"jobs_per_gpu up to {together} by the memory of a card of {memory / 1e9:.0f} GB"
     )
 
 
@@ -137,13 +128,18 @@ def _proposal(
 def kept_bytes(
     plan: Plan, jobs: Iterable[TrainJob], rehearsed: Mapping[tuple[str, str], Rehearsed]
 ) -> dict[str, float]:
-    """Bytes of the checkpoints (the last good one of each job) and kept snapshots of jobs that were rehearsed."""
+    """Bytes of the checkpoints (the last good one of each job) and kept snapshots; nothing without a rehearsal.
+
+    A cell that was not rehearsed counts as the largest that was.
+    """
     sizes = {"checkpoints": 0.0, "snapshots": 0.0}
+    if not rehearsed:
+        return sizes
+    largest = max(rehearsed.values(), key=lambda cell: cell.checkpoint_bytes / cell.seeds)
     for job in jobs:
-        cell = rehearsed.get((job.task, job.method))
-        if cell is not None:
-            sizes["checkpoints"] += len(job.seeds) * cell.checkpoint_bytes / cell.seeds
-            sizes["snapshots"] += len(job.seeds) * num_snapshots(plan, job) * cell.snapshot_bytes
+        cell = rehearsed.get((job.task, job.method), largest)
+        sizes["checkpoints"] += len(job.seeds) * cell.checkpoint_bytes / cell.seeds
+        sizes["snapshots"] += len(job.seeds) * num_snapshots(plan, job) * cell.snapshot_bytes
     return sizes
 
 

@@ -43,6 +43,7 @@ def make_ogbench(
     """The training and the validation file, written. What is there already is kept unless local and `overwrite`."""
     for file in files:
         _check_free(file, overwrite)
+    render_without_screen()  # before `mark` brings MuJoCo
     counts = (settings.num_episodes, settings.num_validation_episodes)
     rendered_from = {"rendered_from": settings.state_file.name} if settings.state_file else {}
     for split, (file, count) in enumerate(zip(files, counts, strict=True)):
