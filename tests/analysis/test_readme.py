@@ -7,13 +7,16 @@ import pytest
 
 from pcbf_analysis.claims import VERDICTS
 from pcbf_analysis.results import Results, late_losses
+from pcbf_analysis.tables import calibration
 from pcbf_analysis.theme import METHODS, PROCESSES
 from pcbf_records import layout
+from pcbf_records.calibration import DATASETS
 
 from .run_fixtures import REPOSITORY as ROOT
 
 PUBLISHED = ROOT / layout.published_folder("laptop")
 README, DETAILS = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/results.md"))
+SIX_NUMBERS = r"^\| ([^|]+)" + r" \| ([\d.]+|–)" * 6 + r" \|$"
 EXACT_COLUMNS = ("regret", "w1", "gain")
 CONTESTANTS = ("pcbf_flow", "pcbf", "value_flows", "flow_iqn", "iqn", "c51")
 CONTEST_ROW = re.compile(
@@ -68,7 +71,7 @@ def test_exact_control_is_shown_whole_and_as_it_is():
     labels = {name: style.label for name, style in METHODS.items()} | {"optimum": "the optimum"}
     places = [(mdp, labels.get(method, method)) for mdp, method in zip(table["mdp"], table["method"], strict=True)]
     cells = dict(zip(places, table.to_dict("records"), strict=True))
-    rows = re.findall(r"^\| ([^|]+)" + r" \| ([\d.]+|–)" * 6 + r" \|$", DETAILS.split("exact control")[1], re.MULTILINE)
+    rows = re.findall(SIX_NUMBERS, section("exact control"), re.MULTILINE)
     assert {(mdp, label) for label, *_ in rows for mdp in ("cliff", "gamble")} == set(cells)
     for label, *numbers in rows:
         shown = [float(number.replace("–", "nan")) for number in numbers]
@@ -77,6 +80,22 @@ def test_exact_control_is_shown_whole_and_as_it_is():
     best, ours = cells["cliff", "the optimum"]["gain"], cells["cliff", labels["pcbf_flow"]]
     gain = "{gain:.2f} ({gain_low:.2f} to {gain_high:.2f})".format_map(ours)
     assert f"gains {gain} of the {best:.2f} in CVaR" in " ".join(README.split())
+
+
+def section(title: str) -> str:
+    """What docs/results.md says below a heading that ends so."""
+    return DETAILS.split(f"{title}\n", 1)[1].split("\n## ")[0]
+
+
+def test_calibration_is_shown_whole_and_as_it_is():
+    table = calibration.compute(Results(PUBLISHED))
+    names = [column.name for column in table.columns]
+    cells = {(row[0], METHODS[row[1]].label): dict(zip(names, row, strict=True)) for row in table.rows}
+    rows = re.findall(SIX_NUMBERS, section("is the law right"), re.MULTILINE)
+    assert {(dataset, label) for label, *_ in rows for dataset in DATASETS} == set(cells)
+    for label, *numbers in rows:
+        expected = [cells[dataset, label][name] for dataset in DATASETS for name in ("crps", "pit_error")]
+        assert [float(number) for number in numbers] == pytest.approx(expected, abs=5.1e-4)
 
 
 def test_a_visitor_reads_no_more_than_650_words():

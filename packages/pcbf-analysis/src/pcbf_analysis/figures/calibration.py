@@ -12,7 +12,7 @@ from pcbf_analysis import theme
 from pcbf_analysis.figures.common import mean_interval
 from pcbf_analysis.results import Results
 from pcbf_analysis.tables.calibration import by_seed, methods_of
-from pcbf_records.calibration import DATASETS, CalibrationRecord
+from pcbf_records.calibration import DATASETS, MARGINAL, MONTE_CARLO, CalibrationRecord
 from pcbf_records.layout import CALIBRATION_RESULTS, calibration_run
 
 TITLE = "Calibration: where held-out returns fall in the learned laws"
@@ -21,8 +21,8 @@ CAPTION = (
     "calibrated law has the dashed line. Much at both ends says that laws are too narrow, a hill in the middle that "
     "they are too wide, a slope that they lie too high (left) or too low (right); bars are cut at the top. Bottom: "
     "CRPS in standard deviations of the training returns, means over seeds with Student's 95 % interval (less is "
-    "better); grey lines are the law of all training returns (dotted) and a network of the same kind trained on "
-    "returns-to-go."
+    "better); the grey line is Monte Carlo, a network of the same kind trained on returns-to-go; the label of the axis "
+    "tells that of the marginal law, the law of all training returns."
 )
 INPUTS = (CALIBRATION_RESULTS, calibration_run("hopper", "pcbf_flow"))
 TITLES = {"cube": "cube-single-play", "teleport": "pointmaze-teleport", "hopper": "Hopper"}
@@ -39,7 +39,7 @@ def draw(results: Results) -> Figure:
     for row, dataset in zip(grid, DATASETS, strict=True):
         for axes, method in zip(row, methods or [""], strict=True):
             draw_histogram(axes, results.calibration_record(dataset, method), theme.METHODS.get(method))
-        row[0].set_ylabel(TITLES[dataset])
+        row[0].set_ylabel(dataset)
     for axes, method in zip(grid[0], methods, strict=False):
         axes.set_title(theme.method_label(method).replace(", ", ",\n"), fontsize=6)
     upper.supxlabel("F(return) under the learned law", fontsize=7)
@@ -68,13 +68,12 @@ def draw_scores(axes: Axes, results: Results, dataset: str) -> None:
         name: np.array(list(by_seed(results, dataset, name, "crps").values())) for name in methods_of(results, dataset)
     }
     axes.set_title(TITLES[dataset])
-    axes.set_xlabel("CRPS")
+    axes.set_xlabel(f"CRPS (marginal law {found.pop(MARGINAL).mean():.2f})" if MARGINAL in found else "CRPS")
     if not found:
         theme.empty_panel(axes)
         return
-    lines = {"marginal": ":", "monte_carlo": "-"}
-    for name in [name for name in lines if name in found]:
-        axes.axvline(found.pop(name).mean(), color="#888888", linewidth=0.9, linestyle=lines[name])
+    if MONTE_CARLO in found:
+        axes.axvline(found.pop(MONTE_CARLO).mean(), color="#888888", linewidth=0.9)
     ranked = sorted(found, key=lambda name: -found[name].mean())
     for height, name in enumerate(ranked):
         style = theme.METHODS.get(name, theme.Style(name, "#777777"))
