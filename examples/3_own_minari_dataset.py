@@ -21,7 +21,7 @@ from pcbf_baselines import make_agent
 from pcbf_core import init_many, train_chunk
 from pcbf_experiments import EvaluationSettings, Evaluator, Task, load_task, minari_folder, register_task
 
-NUM_STEPS = int(os.environ.get("PCBF_EXAMPLE_STEPS", "3000"))
+NUM_STEPS = int(os.environ.get("PCBF_EXAMPLE_STEPS", "2000"))
 NUM_EPISODES = int(os.environ.get("PCBF_EXAMPLE_EPISODES", "300"))
 FOLDER = Path(os.environ.get("PCBF_EXAMPLE_FOLDER") or tempfile.mkdtemp())
 
@@ -54,7 +54,7 @@ class Buoy(gymnasium.Env):
         return np.concatenate([self.place, self.speed]).astype(np.float32)
 
 
-gymnasium.register("Buoy-v0", entry_point=Buoy, max_episode_steps=40)
+gymnasium.register("Buoy-v0", entry_point="__main__:Buoy", max_episode_steps=40)
 
 # %% [markdown]
 # ## The dataset
