@@ -81,7 +81,7 @@ def test_a_dataset_of_ones_own_is_recorded_trained_on_and_judged(monkeypatch: py
         TASKS.pop("buoy-tipsy-v0", None)
     assert (tmp_path / "minari/buoy/tipsy-v0/data").is_dir()
     assert found["loaded"].info.num_episodes == 10 and found["loaded"].spec.observation_shape == (4,)
-    assert set(found["scores"]) == {"bc", "pcbf_flow"} and len(found["result"].scores) == 50
+    assert found["state"].params.keys() == {"critic", "proposal"} and len(found["result"].scores) == 50
 
 
 @pytest.mark.slow
