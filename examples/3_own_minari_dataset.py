@@ -21,7 +21,7 @@ from pcbf_baselines import make_agent
 from pcbf_core import init_many, train_chunk
 from pcbf_experiments import EvaluationSettings, Evaluator, Task, load_task, minari_folder, register_task
 
-NUM_STEPS = int(os.environ.get("PCBF_EXAMPLE_STEPS", "3000"))
+NUM_STEPS = int(os.environ.get("PCBF_EXAMPLE_STEPS", "2000"))
 NUM_EPISODES = int(os.environ.get("PCBF_EXAMPLE_EPISODES", "300"))
 FOLDER = Path(os.environ.get("PCBF_EXAMPLE_FOLDER") or tempfile.mkdtemp())
 
@@ -54,7 +54,7 @@ class Buoy(gymnasium.Env):
         return np.concatenate([self.place, self.speed]).astype(np.float32)
 
 
-gymnasium.register("Buoy-v0", entry_point=Buoy, max_episode_steps=40)
+gymnasium.register("Buoy-v0", entry_point="__main__:Buoy", max_episode_steps=40)
 
 # %% [markdown]
 # ## The dataset
@@ -100,20 +100,22 @@ print(f"{loaded.info.num_episodes} episodes, {loaded.info.num_transitions} trans
 
 # %% [markdown]
 # ## Train and judge
-# Any method of the registry, by name; behaviour cloning says what the data alone are worth.
+# Any method of the registry, by name. The skipper of the data is who must be beaten.
 
 # %%
-SETTINGS = {"hidden_sizes": (64, 64), "learning_rate": 2e-3}
-CRITIC = {"discount": 0.95, "num_critics": 1, "num_candidates": 16, "num_action_steps": 4, "action_reuse": 4}
-scores = {}
+settings = {
+    "discount": task.discount,
+    "hidden_sizes": (64, 64),
+    "num_critics": 1,
+    "learning_rate": 2e-3,
+    "num_action_steps": 4,
+    "action_reuse": 4,  # a' serves four steps, which divides the cost of choosing it by four
+}
+agent = make_agent("pcbf_flow", loaded.spec, settings)
+keys = jax.random.split(jax.random.key(0), 1)
+states, _ = train_chunk(agent, init_many(agent, keys), loaded.source, keys, num_steps=NUM_STEPS, batch_size=128)
+state = jax.tree.map(lambda leaf: leaf[0], states)
 with Evaluator(task, EvaluationSettings(num_episodes=50, num_slots=50)) as judge:
-    for method, settings in {"bc": {**SETTINGS, "num_candidates": 1}, "pcbf_flow": {**SETTINGS, **CRITIC}}.items():
-        agent = make_agent(method, loaded.spec, settings)
-        keys = jax.random.split(jax.random.key(0), 1)
-        states, _ = train_chunk(agent, init_many(agent, keys), loaded.source, keys, num_steps=NUM_STEPS, batch_size=128)
-        state = jax.tree.map(lambda leaf: leaf[0], states)
-        result = judge(agent, state, loaded.scaling, step=NUM_STEPS)
-        scores[method] = result.mean
-        print(
-            f"{method:10} reaches the buoy in {result.mean:.0f} % of 50 episodes, {np.mean(result.lengths):.1f} steps"
-        )
+    result = judge(agent, state, loaded.scaling, step=NUM_STEPS)
+print(f"the skipper's episodes take {loaded.info.num_transitions / loaded.info.num_episodes:.1f} steps")
+print(f"the agent reaches the buoy in {result.mean:.0f} % of 50 episodes, in {np.mean(result.lengths):.1f} steps")

@@ -15,14 +15,20 @@ import numpy as np
 
 from pcbf_core import LearnerState, PCBFCritic, PCBFCriticConfig, TaskSpec, Transition, even_levels, noise_at_levels
 
-NUM_ROUNDS = int(os.environ.get("PCBF_EXAMPLE_STEPS", "3000"))  # of one step in each simulator
-NUM_ENVS, UPDATES, BATCH_SIZE, REWARD = 8, 2, 128, 0.1  # rewards so scaled that returns are a few units wide
+NUM_ROUNDS = int(os.environ.get("PCBF_EXAMPLE_STEPS", "2000"))  # of one step in each simulator
+NUM_ENVS, UPDATES, BATCH_SIZE, REWARD = 8, 2, 128, 0.04  # rewards so scaled that returns are a few units wide
 SCALE = np.array([2.4, 2.0, 0.2, 2.0], np.float32)  # of the observations
 MOVES = jnp.array([[-1.0], [1.0]])  # left and right, as actions in [-1, 1]
 
 # %%
 config = PCBFCriticConfig(
-    discount=0.97, hidden_sizes=(64, 64), activation="relu", layer_norm=False, num_critics=1, learning_rate=1e-3
+    discount=0.99,
+    hidden_sizes=(64, 64),
+    activation="relu",
+    layer_norm=False,
+    num_critics=2,
+    successor_aggregation="min",  # of two critics the one that expects less, against wishful targets
+    learning_rate=1e-3,
 )
 critic = PCBFCritic(config, TaskSpec(observation_shape=(4,), action_dim=1))
 
@@ -81,7 +87,7 @@ def train(num_rounds: int, seed: int = 0) -> tuple[LearnerState, list[int]]:
     state, replay, lengths, running = critic.init(key), Replay(20_000), [], np.zeros(NUM_ENVS, int)
     seen, _ = env.reset(seed=seed)
     for number in range(num_rounds):
-        explore = max(0.05, 1 - number / (0.3 * num_rounds))
+        explore = max(0.02, 1 - number / (0.3 * num_rounds))
         move = np.asarray(greedy(state, seen / SCALE))
         move = np.where(rng.uniform(size=NUM_ENVS) < explore, rng.integers(2, size=NUM_ENVS), move)
         following, _, fell, cut, info = env.step(move)

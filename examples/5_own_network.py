@@ -6,7 +6,6 @@
 
 # %%
 import os
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from flax import nnx
 from pcbf_core import even_levels, flow_map, flow_path_point, flow_path_velocity, noise_and_times, noise_at_levels
 from pcbf_core.mrp import MRPS
 
-NUM_STEPS = int(os.environ.get("PCBF_EXAMPLE_STEPS", "6000"))
+NUM_STEPS = int(os.environ.get("PCBF_EXAMPLE_STEPS", "4000"))
 BATCH_SIZE, NUM_TIMES, NUM_FLOW_STEPS, POLYAK_RATE = 256, 4, 6, 0.02
 process = MRPS["crossroads"]  # a fork to a good and a bad road; on the bad one a rare large loss
 
@@ -87,7 +86,7 @@ def loss(params: nnx.State, target_params: nnx.State, key: jax.Array) -> jax.Arr
 optimizer = optax.adam(optax.cosine_decay_schedule(5e-3, NUM_STEPS))
 
 
-@partial(jax.jit, donate_argnums=(0, 1, 2))
+@jax.jit
 def train(params: nnx.State, target_params: nnx.State, opt_state: optax.OptState):
     def step(carry, key):
         params, target_params, opt_state = carry

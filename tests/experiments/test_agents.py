@@ -16,6 +16,7 @@ from pcbf_experiments.agents import (
     cards,
     episode_score,
     find_agent,
+    is_of,
     make_agent_card,
     publish_agents,
 )
@@ -137,16 +138,15 @@ def test_a_gif_for_a_page_stays_small(tmp_path):
 # --- what is published ------------------------------------------------------------------------------------------------
 
 
-def test_the_published_agents_are_those_of_the_published_runs():
+def test_the_published_agents_are_trained_as_the_published_runs():
     published = cards(PUBLISHED)
     assert {card["method"] for card in published} >= {"pcbf"}
     for card in published:
         file = PUBLISHED / layout.agent_file(card["name"], "safetensors")
         files = JobFiles.of_seeds(PUBLISHED, card["task"], card["method"], [card["seed"]])
-        run, judged = load_run(files.record(card["seed"])), load_evaluations(files.evaluations(card["seed"]))
+        run = load_run(files.record(card["seed"]))
         assert file.stat().st_size == card["bytes"] <= MAX_BYTES and sha256(file) == card["sha256"]
-        assert run.config_hash == card["config_hash"] and run.steps == card["step"]
-        assert [item.mean for item in judged.evaluations if item.step == card["step"]] == [card["score"]["mean"]]
+        assert is_of(card, run) and card["score"]["episodes"] == card["evaluation"]["num_episodes"]
         gif = PUBLISHED / layout.agent_file(card["name"], "gif")
         assert gif.stat().st_size <= SMALL_BYTES
 

@@ -118,11 +118,12 @@ def _student(scores: Sequence[float]) -> tuple[float, float, float]:
 
 
 def summary(own: dict[str, float], of_method: dict[str, float]) -> str:
-    """Both scores in a phrase."""
+    """The scores in a phrase: the agent's own, and the method's where several seeds were judged."""
     episodes = f"{own['mean']:.1f} ({own['low']:.1f} to {own['high']:.1f}) in {own['episodes']} episodes"
-    return f"{episodes}; the method {of_method['mean']:.1f} ({of_method['low']:.1f} to {of_method['high']:.1f}), " + (
-        f"{of_method['seeds']} seeds" if of_method["seeds"] > 1 else "one seed"
-    )
+    if of_method["seeds"] < 2:
+        return episodes
+    spread = f"({of_method['low']:.1f} to {of_method['high']:.1f})"
+    return f"{episodes}; the method {of_method['mean']:.1f} {spread} over {of_method['seeds']} seeds"
 
 
 # --- finding and listing ----------------------------------------------------------------------------------------------
@@ -169,15 +170,23 @@ def write_list(results: Path) -> None:
     write_text(results / layout.AGENTS / "README.md", "\n".join(lines) + "\n")
 
 
+def is_of(card: Card, run: RunRecord) -> bool:
+    """Whether an agent was trained as a run was; its data may have been made on another machine, to other bytes."""
+    settings = [
+        {name: value for name, value in config.items() if name != "data"} for config in (card["settings"], run.config)
+    ]
+    return settings[0] == settings[1] and card["step"] == run.steps
+
+
 def publish_agents(source: Path, target: Path) -> list[str]:
-    """Names of the agents that `target` has in the end: those of `source`, and its own whose run is still published."""
+    """Names of the agents that `target` has in the end: those of `source`, and its own that are trained as its runs."""
     for file in layout.agent_files(source):
         with atomic_write(target / layout.AGENTS / file.name, "wb") as copy:
             copy.write(file.read_bytes())
     kept = []
     for card in cards(target):
         record = JobFiles.of_seeds(target, card["task"], card["method"], [card["seed"]]).record(card["seed"])
-        if record.exists() and load_run(record).config_hash == card["config_hash"]:
+        if record.exists() and is_of(card, load_run(record)):
             kept.append(card["name"])
             continue
         for file in layout.agent_files(target):

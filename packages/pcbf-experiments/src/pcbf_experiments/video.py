@@ -136,8 +136,11 @@ def write_small_gif(path: Path, watched: Watched) -> None:
 
     content = io.BytesIO()
     for every in (2, 3, 4, 6, 8):
-        pictures = [Image.fromarray(frame) for frame in composed(watched, every)]
-        palette = pictures[0].quantize(48, dither=Image.Dither.NONE)
+        frames = composed(watched, every)
+        pictures = [Image.fromarray(frame) for frame in frames]
+        swatches = [np.full((len(frames[0]), 24, 3), colour, np.uint8) for colour in (PANEL_COLOUR, MEAN_COLOUR)]
+        shown = np.concatenate([frames[0], frames[-1], *swatches], axis=1)  # the colours of all frames
+        palette = Image.fromarray(shown).quantize(64, dither=Image.Dither.NONE)
         first, *rest = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
         duration = 1000 * every // FRAME_RATE
         content = io.BytesIO()
