@@ -82,6 +82,8 @@ def test_the_explorer_has_the_recorded_laws_and_shares_lambda_zero(complete: Res
     assert (np.array(state["heights"]) * widths).sum() == pytest.approx(1, abs=0.02)
     assert (np.array(middle["h"]) * widths).sum() == pytest.approx(1, abs=0.1)  # some learned mass may lie beside
     assert flow["weights"][0] == 0
+    assert len(linear["losses"]) == len(linear["weights"])
+    assert linear["losses"][1]["mean"] == [1.0] * 10  # what the records have
     text = str(explorer.as_script({"name": "</script>"}))
     assert "</script>" not in text
     assert json.loads(text) == {"name": "</script>"}
@@ -123,7 +125,11 @@ def test_the_workflow_adds_up_what_cost_records_tell(empty: Results) -> None:
     assert found["evaluate"].words == "4 episodes, 80 s"
     assert found["toys"].words == "0 jobs"
     assert "training: 1 runs, 2.0 h" in workflow.graph(found)
-    assert math.isnan(workflow.stages(Results(empty.root, empty.repository))["exact"].seconds)
+    write_text(empty.root / "benchmarks/toy/chain/pcbf.jsonl", '{"s": 60.5}\n{"s": 40.0}\n')
+    write_text(empty.root / "benchmarks/train/one/pcbf/seeds0.jsonl", '{"s": 30.0}\n')
+    measured = workflow.stages(Results(empty.root, empty.repository))
+    assert (measured["toys"].seconds, measured["train"].seconds) == (100.5, 30.0)  # Snakemake's clock goes before
+    assert math.isnan(measured["exact"].seconds)
 
 
 def test_agents_are_in_the_page_until_it_would_grow_too_large(empty: Results, monkeypatch: pytest.MonkeyPatch) -> None:

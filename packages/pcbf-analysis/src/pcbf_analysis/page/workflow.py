@@ -64,17 +64,25 @@ def duration(seconds: float) -> str:
 def stages(results: Results) -> dict[str, Stage]:
     """What is known of every stage from the records of a results folder and of its ablations."""
     folders = [results.root, *layout.ablation_folders(results.root)]
-    trained = [_seconds(path, "train_seconds") for folder in folders for path in layout.cost_files(folder)]
-    judged = [_seconds(path, "evaluate_seconds") for folder in folders for path in layout.cost_files(folder)]
+    costs = [path for folder in folders for path in layout.cost_files(folder)]
+
+    def took(stage: str, in_costs: str = "") -> float:
+        measured = [path for folder in folders for path in layout.benchmark_files(folder, stage)]
+        return (
+            _total(_seconds(path, "s") for path in measured)
+            if measured
+            else _total(_seconds(path, in_costs) for path in costs)
+        )
+
     runs = results.control.runs
     episodes = sum(len(evaluation.scores) for run in runs for evaluation in run.evaluations)
     return {
         "data": Stage(len({json.dumps(dict(run.dataset), sort_keys=True) for run in runs}), "datasets"),
-        "toys": Stage(len(layout.toy_files(results.root)), "jobs"),
-        "exact": Stage(len(layout.exact_files(results.root)), "jobs"),
-        "theory": Stage(len(results.theory_checks()), "checks"),
-        "train": Stage(len(runs), "runs", _total(trained)),
-        "evaluate": Stage(episodes, "episodes", _total(judged)),
+        "toys": Stage(len(layout.toy_files(results.root)), "jobs", took("toy")),
+        "exact": Stage(len(layout.exact_files(results.root)), "jobs", took("exact")),
+        "theory": Stage(len(results.theory_checks()), "checks", took("theory")),
+        "train": Stage(len(runs), "runs", took("train", "train_seconds")),
+        "evaluate": Stage(episodes, "episodes", took("evaluate", "evaluate_seconds")),
         "collect": Stage(sum(len(run.evaluations) for run in runs), "rows"),
         "artefacts": Stage(len(list(results.root.glob(layout.figure("*", "png")))), "figures"),
         "report": Stage(1, "page"),
@@ -82,8 +90,10 @@ def stages(results: Results) -> dict[str, Stage]:
 
 
 def _seconds(path: Path, name: str) -> float:
-    value = json.loads(path.read_text(encoding="utf-8")).get(name)
-    return float(value) if isinstance(value, int | float) else math.nan
+    """A number of a cost record, or the sum over the lines of a benchmark; nan where there is none."""
+    lines = [path.read_text(encoding="utf-8")] if path.suffix == ".json" else path.read_text("utf-8").splitlines()
+    values = [json.loads(line).get(name) for line in lines if line.strip()]
+    return _total(float(value) for value in values if isinstance(value, int | float))
 
 
 def _total(seconds: Iterable[float]) -> float:
