@@ -113,7 +113,7 @@ def test_learning_curves_have_the_steps_that_all_seeds_share(empty: Results) -> 
     assert (mean.tolist(), low.tolist(), high.tolist()) == ([25, 75], [0, 50], [50, 100])
     views = runs.curve_views(results.control.suite)
     assert [item["label"] for view in views for item in view["legend"]] == ["PCBF"]  # one evaluation is no curve
-    assert runs.task_views(results.control.suite)[0]["methods"][1]["score"] == "75.0 (-242.7 to 392.7)"
+    assert runs.task_views(results.control.suite)[0]["methods"][0]["score"] == "75.0 (-242.7 to 392.7)"
 
 
 def test_the_workflow_adds_up_what_cost_records_tell(empty: Results) -> None:

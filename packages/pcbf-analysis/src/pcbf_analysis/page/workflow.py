@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from pcbf_analysis.results import Results
 from pcbf_records import layout
 
-BOX, GAP = (100, 44), (30, 14)
+BOX, GAP = (104, 54), (30, 12)
 COLUMNS = (  # stages from left to right; each follows those that `ARROWS` name
     ("data", "toys", "exact", "theory"),
     ("train",),
@@ -35,7 +35,7 @@ NAMES = {
     "train": "training",
     "evaluate": "evaluation",
     "collect": "one table",
-    "artefacts": "tables, figures, claims",
+    "artefacts": "tables, figures",
     "report": "this page",
 }
 
@@ -49,9 +49,12 @@ class Stage:
     seconds: float = math.nan
 
     @property
+    def took(self) -> str:
+        return "" if math.isnan(self.seconds) else duration(self.seconds)
+
+    @property
     def words(self) -> str:
-        took = "" if math.isnan(self.seconds) else f", {duration(self.seconds)}"
-        return f"{self.count} {self.what}{took}"
+        return ", ".join(filter(None, [f"{self.count} {self.what}", self.took]))
 
 
 def duration(seconds: float) -> str:
@@ -77,7 +80,7 @@ def stages(results: Results) -> dict[str, Stage]:
     runs = results.control.runs
     episodes = sum(len(evaluation.scores) for run in runs for evaluation in run.evaluations)
     return {
-        "data": Stage(len({json.dumps(dict(run.dataset), sort_keys=True) for run in runs}), "datasets"),
+        "data": Stage(len({run.dataset.get("name") for run in runs}), "used"),
         "toys": Stage(len(layout.toy_files(results.root)), "jobs", took("toy")),
         "exact": Stage(len(layout.exact_files(results.root)), "jobs", took("exact")),
         "theory": Stage(len(results.theory_checks()), "checks", took("theory")),
@@ -116,11 +119,14 @@ def graph(found: dict[str, Stage]) -> Markup:
         (x1, y1), (x2, y2) = places[first], places[second]
         start, end = (x1 + BOX[0], y1 + BOX[1] / 2), (x2, y2 + BOX[1] / 2)
         bend = (start[0] + GAP[0] / 2) if first != "toys" and y1 == y2 else end[0] - GAP[0] / 2
-        parts.append(f'<path class="arrow" d="M{start[0]} {start[1]}H{bend}V{end[1]}H{end[0] - 2}"/>')
+        parts.append(f'<path class="arrow" d="M{start[0]} {start[1]}H{bend}V{end[1]}H{end[0] - 5}"/>')
+        parts.append(f'<path class="head" d="M{end[0] - 1} {end[1]}l-6-3.5v7z"/>')
     for name, (x, y) in places.items():
         parts.append(f'<rect class="stage" x="{x}" y="{y}" width="{BOX[0]}" height="{BOX[1]}" rx="5"/>')
-        for line, (text, look) in enumerate(((NAMES[name], "tick strong"), (found[name].words, "tick"))):
-            middle = f'x="{x + BOX[0] / 2}" y="{y + 18 + 15 * line}"'
+        stage = found[name]
+        lines = ((NAMES[name], "tick strong"), (f"{stage.count} {stage.what}", "tick"), (stage.took, "tick"))
+        for line, (text, look) in enumerate(lines):
+            middle = f'x="{x + BOX[0] / 2}" y="{y + 17 + 14 * line}"'
             parts.append(f'<text class="{look} small" {middle} text-anchor="middle">{escape(text)}</text>')
     return Markup("".join([*parts, "</svg>"]))
 
