@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from pcbf_analysis.claims import VERDICTS
-from pcbf_analysis.results import Results, late_losses
+from pcbf_analysis.figures.flow_path import late_losses
+from pcbf_analysis.results import Results
 from pcbf_analysis.theme import METHODS, PROCESSES
 from pcbf_records import layout
 
