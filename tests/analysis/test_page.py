@@ -140,9 +140,11 @@ def test_agents_are_in_the_page_until_it_would_grow_too_large(empty: Results, mo
         path = empty.root / layout.agent_file(name, "gif")
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(buffer.getvalue())
-    write_text(empty.root / layout.agent_file("first", "json"), json.dumps({"task": CUBE, "score": 20.5, "more": [1]}))
+    write_text(
+        empty.root / layout.agent_file("first", "json"), json.dumps({"summary": "20.5", "task": CUBE, "sha256": "1f"})
+    )
     monkeypatch.setattr(agents, "MOST_BYTES", len(buffer.getvalue()) + 5)
     first, second = agents.agent_views(empty)
-    assert first["facts"] == [("task", CUBE), ("score", "20.5")]
+    assert first["facts"] == [("task", CUBE), ("summary", "20.5")]
     assert first["image"].startswith("data:image/gif;base64,")
     assert (second["image"], second["address"]) == ("", "../agents/second.gif")
