@@ -31,7 +31,7 @@ def test_ticks_are_round_and_values_lie_where_they_should() -> None:
     assert charts.scale_of([3, 9], zero=True).low == 0
     chart = charts.Chart(charts.Scale(0, 1), charts.Scale(0, 2), "a title", left=10)
     assert (chart.px(0), chart.px(1)) == (10, 350)
-    assert (chart.py(0), chart.py(2)) == (152, 8)
+    assert (chart.py(0), chart.py(2)) == (132, 8)
     chart.mark(0.5, 1, "pcbf", "five < six")
     assert "five &lt; six" in chart.svg()
     assert 'aria-label="a title"' in chart.svg()
