@@ -103,6 +103,10 @@ def test_a_visitor_reads_no_more_than_650_words():
     assert len(prose.split()) <= 650
 
 
+def test_the_published_page_is_light():
+    assert (PUBLISHED / layout.REPORT).stat().st_size <= 3_000_000
+
+
 def test_theory_count():
     checks = pd.read_csv(PUBLISHED / layout.THEORY_CHECKS)
     words = f"{int(checks['holds'].sum())} of {len(checks)} theory checks hold"

@@ -174,6 +174,18 @@ def test_the_command_writes_the_same_page_again(
         cli.report_main(["--results", str(results.root / "nowhere")])
 
 
+@pytest.mark.slow
+def test_calibration_comes_by_itself_once_it_has_records(
+    build: Callable[..., Results], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = build(processes=["bernoulli"], methods=["pcbf"], num_levels=10)
+    assert report.artefact_views(results)["calibration_tables"] == []
+    monkeypatch.setattr(report, "CALIBRATION", "toy_w1")
+    views = report.artefact_views(results)
+    assert [view["label"] for view in views["calibration_tables"]] == ["toy_w1", "toy_w1_sweep"]
+    assert "toy_w1" not in [view["label"] for view in views["tables"]]
+
+
 def test_cells_sort_by_value_and_missing_ones_last() -> None:
     number, words = tables.Column("x", "X"), tables.Column("y", "Y", is_number=False)
     assert report.cell_view(1.25e-7, "1.25e-07", number)["key"] == "1.25e-07"

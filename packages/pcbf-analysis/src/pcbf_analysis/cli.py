@@ -44,7 +44,9 @@ def claims_main(arguments: Sequence[str] | None = None) -> int:
             print(artefacts.shown_path(path))
     except RecordError as error:
         parser.error(str(error))
-    print(", ".join(f"{count} {verdict}" for verdict, count in claims.counts(findings).items()))
+    paper = claims.of_paper(findings)
+    told = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(paper).items())
+    print(f"{len(paper)} claims of the paper: {told}; {len(findings) - len(paper)} findings beyond it")
     return 0
 
 

@@ -37,7 +37,7 @@ COUNTED = {"holds": "hold", "fails": "fail", "undecided at this scale": "open", 
 BESIDE_PAPER = ("toy_w1", "paper_comparison")  # tables that show ours beside the paper's come first
 PHOTOGRAPHS = ("ogbench",)  # pictures that keep their colours in the dark
 PROFILES = "performance_profiles"
-CALIBRATION = "calibration"  # labels that begin so have a section of their own
+CALIBRATION = "calibration"  # what begins so has a section of its own as soon as it has records
 
 
 def write(results: Results) -> Path:
@@ -105,14 +105,16 @@ def artefact_views(results: Results) -> dict[str, Any]:
         if label != PROFILES or computed[PROFILES].rows  # too few tasks say nothing
     ]
 
+    has_any = any(table.rows for label, table in computed.items() if label.startswith(CALIBRATION))
+
     def is_calibration(view: Mapping[str, Any]) -> bool:
-        return str(view["label"]).startswith(CALIBRATION)
+        return has_any and str(view["label"]).startswith(CALIBRATION)
 
     return {
         "tables": [view for view in shown if not is_calibration(view)],
         "figures": [view for view in pictures if not is_calibration(view)],
-        "calibration_tables": [view for view in shown if is_calibration(view) and view["rows"]],
-        "calibration_figures": [view for view in pictures if is_calibration(view) and view["image"]],
+        "calibration_tables": [view for view in shown if is_calibration(view)],
+        "calibration_figures": [view for view in pictures if is_calibration(view)],
     }
 
 

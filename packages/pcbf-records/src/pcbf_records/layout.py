@@ -270,6 +270,11 @@ def checkpoint_files(results: Path) -> list[Path]:
     return sorted(results.glob("**/checkpoints/*/*/seeds*.npz"))
 
 
+def benchmark_files(results: Path, stage: str) -> list[Path]:
+    """What Snakemake measured of the jobs of a stage: toy, exact, theory, train or evaluate."""
+    return sorted([*results.glob(f"benchmarks/{stage}.jsonl"), *results.glob(f"benchmarks/{stage}/**/*.jsonl")])
+
+
 def _of_seeds(results: Path, folder: str) -> list[Path]:
     found = results.glob(f"{folder}/*/*/seed*.json")
     return sorted(found, key=lambda path: (*path.parts[-3:-1], len(path.stem), path.stem))

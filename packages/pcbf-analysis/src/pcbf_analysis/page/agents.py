@@ -8,6 +8,7 @@ from typing import Any
 from pcbf_analysis.results import Results, json_object
 from pcbf_records import layout
 
+FACTS = ("task", "method", "seed", "step", "summary", "licence")
 MOST_BYTES = 500_000  # of moving pictures in the page; what is beyond it is linked
 
 
@@ -27,5 +28,5 @@ def agent_views(results: Results) -> list[dict[str, Any]]:
 
 
 def _facts(card: dict[str, Any]) -> list[tuple[str, str]]:
-    """The card's plain entries."""
-    return [(key.replace("_", " "), str(value)) for key, value in card.items() if isinstance(value, str | int | float)]
+    """What a card says that a reader wants to know; the file has the rest."""
+    return [(name, str(card[name])) for name in FACTS if name in card]

@@ -13,7 +13,7 @@ from matplotlib.colors import to_rgb
 
 from pcbf_analysis import theme
 
-SIZE = (360, 186)  # of every chart, in its own units; the page sets several side by side or one below the other
+SIZE = (360, 166)  # of every chart, in its own units; the page sets several side by side or one below the other
 MARGIN = {"left": 46, "right": 10, "top": 8, "bottom": 34}
 MARK = 4.2  # half the size of a mark
 PAGES = {"light": "#ffffff", "dark": "#12161b"}

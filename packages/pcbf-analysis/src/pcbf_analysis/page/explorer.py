@@ -19,6 +19,7 @@ from pcbf_records.toy import PROCESSES, Floats, ToyRecord
 PATHS = {"linear": "pcbf", "flow": "pcbf_flow"}
 NUM_LEVELS = 64  # of the quantile curves; more are not seen
 NUM_CELLS = 26
+NUM_STEPS = 50  # of the loss curves
 EDGE = 0.06  # of the law's width, beside it
 ATOMS_PER_CELL = {"chain": 2}  # its parity makes single atoms alternate
 
@@ -98,8 +99,23 @@ def path_view(
             if source is record or weight == 0:
                 found[float(weight)] = source, index
     weights = sorted(found)
+    losses = [loss_view(*found[weight]) for weight in weights]
     stops = [[stop_view(*found[weight], states[k], exact[k], at) for k in range(len(states))] for weight in weights]
-    return {"weights": [float(f"{weight:.4g}") for weight in weights], "stops": stops}
+    return {"weights": [float(f"{weight:.4g}") for weight in weights], "stops": stops, "losses": losses}
+
+
+def loss_view(record: ToyRecord, index: int) -> dict[str, Any]:
+    """The loss along training at one λ, mean and range over seeds; its floor is the target's variance."""
+    at = thinned(record.loss_history.shape[-1], NUM_STEPS)
+    curves = record.loss_history[index][:, at]
+    late = record.loss_history[index][:, -max(record.loss_history.shape[-1] // 10, 1) :].mean()
+    ends = {"mean": curves.mean(axis=0), "lo": curves.min(axis=0), "hi": curves.max(axis=0)}
+    steps = (at + 1) / record.loss_history.shape[-1]
+    return {
+        "at": numbers(steps),
+        **{name: numbers(values) for name, values in ends.items()},
+        "late": numbers([late])[0],
+    }
 
 
 def stop_view(

@@ -21,8 +21,8 @@ SPARK_SIZE = (72, 18)  # pixels of a learning curve in a row
 
 
 def by_task(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
-    """The runs of each task, by method and seed."""
-    ordered = sorted(runs, key=lambda run: (run.task, theme.method_order(run.method), run.method, run.seed))
+    """The runs of each task by method, ours first, and seed."""
+    ordered = sorted(runs, key=lambda run: (run.task, -theme.method_order(run.method), run.method, run.seed))
     return [(task, list(group)) for task, group in itertools.groupby(ordered, key=lambda run: run.task)]
 
 

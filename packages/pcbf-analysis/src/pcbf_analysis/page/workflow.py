@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from pcbf_analysis.results import Results
 from pcbf_records import layout
 
-BOX, GAP = (100, 44), (30, 14)
+BOX, GAP = (104, 54), (30, 12)
 COLUMNS = (  # stages from left to right; each follows those that `ARROWS` name
     ("data", "toys", "exact", "theory"),
     ("train",),
@@ -35,7 +35,7 @@ NAMES = {
     "train": "training",
     "evaluate": "evaluation",
     "collect": "one table",
-    "artefacts": "tables, figures, claims",
+    "artefacts": "tables, figures",
     "report": "this page",
 }
 
@@ -49,9 +49,12 @@ class Stage:
     seconds: float = math.nan
 
     @property
+    def took(self) -> str:
+        return "" if math.isnan(self.seconds) else duration(self.seconds)
+
+    @property
     def words(self) -> str:
-        took = "" if math.isnan(self.seconds) else f", {duration(self.seconds)}"
-        return f"{self.count} {self.what}{took}"
+        return ", ".join(filter(None, [f"{self.count} {self.what}", self.took]))
 
 
 def duration(seconds: float) -> str:
@@ -64,17 +67,25 @@ def duration(seconds: float) -> str:
 def stages(results: Results) -> dict[str, Stage]:
     """What is known of every stage from the records of a results folder and of its ablations."""
     folders = [results.root, *layout.ablation_folders(results.root)]
-    trained = [_seconds(path, "train_seconds") for folder in folders for path in layout.cost_files(folder)]
-    judged = [_seconds(path, "evaluate_seconds") for folder in folders for path in layout.cost_files(folder)]
+    costs = [path for folder in folders for path in layout.cost_files(folder)]
+
+    def took(stage: str, in_costs: str = "") -> float:
+        measured = [path for folder in folders for path in layout.benchmark_files(folder, stage)]
+        return (
+            _total(_seconds(path, "s") for path in measured)
+            if measured
+            else _total(_seconds(path, in_costs) for path in costs)
+        )
+
     runs = results.control.runs
     episodes = sum(len(evaluation.scores) for run in runs for evaluation in run.evaluations)
     return {
-        "data": Stage(len({json.dumps(dict(run.dataset), sort_keys=True) for run in runs}), "datasets"),
-        "toys": Stage(len(layout.toy_files(results.root)), "jobs"),
-        "exact": Stage(len(layout.exact_files(results.root)), "jobs"),
-        "theory": Stage(len(results.theory_checks()), "checks"),
-        "train": Stage(len(runs), "runs", _total(trained)),
-        "evaluate": Stage(episodes, "episodes", _total(judged)),
+        "data": Stage(len({run.dataset.get("name") for run in runs}), "used"),
+        "toys": Stage(len(layout.toy_files(results.root)), "jobs", took("toy")),
+        "exact": Stage(len(layout.exact_files(results.root)), "jobs", took("exact")),
+        "theory": Stage(len(results.theory_checks()), "checks", took("theory")),
+        "train": Stage(len(runs), "runs", took("train", "train_seconds")),
+        "evaluate": Stage(episodes, "episodes", took("evaluate", "evaluate_seconds")),
         "collect": Stage(sum(len(run.evaluations) for run in runs), "rows"),
         "artefacts": Stage(len(list(results.root.glob(layout.figure("*", "png")))), "figures"),
         "report": Stage(1, "page"),
@@ -82,8 +93,10 @@ def stages(results: Results) -> dict[str, Stage]:
 
 
 def _seconds(path: Path, name: str) -> float:
-    value = json.loads(path.read_text(encoding="utf-8")).get(name)
-    return float(value) if isinstance(value, int | float) else math.nan
+    """A number of a cost record, or the sum over the lines of a benchmark; nan where there is none."""
+    lines = [path.read_text(encoding="utf-8")] if path.suffix == ".json" else path.read_text("utf-8").splitlines()
+    values = [json.loads(line).get(name) for line in lines if line.strip()]
+    return _total(float(value) for value in values if isinstance(value, int | float))
 
 
 def _total(seconds: Iterable[float]) -> float:
@@ -106,11 +119,14 @@ def graph(found: dict[str, Stage]) -> Markup:
         (x1, y1), (x2, y2) = places[first], places[second]
         start, end = (x1 + BOX[0], y1 + BOX[1] / 2), (x2, y2 + BOX[1] / 2)
         bend = (start[0] + GAP[0] / 2) if first != "toys" and y1 == y2 else end[0] - GAP[0] / 2
-        parts.append(f'<path class="arrow" d="M{start[0]} {start[1]}H{bend}V{end[1]}H{end[0] - 2}"/>')
+        parts.append(f'<path class="arrow" d="M{start[0]} {start[1]}H{bend}V{end[1]}H{end[0] - 5}"/>')
+        parts.append(f'<path class="head" d="M{end[0] - 1} {end[1]}l-6-3.5v7z"/>')
     for name, (x, y) in places.items():
         parts.append(f'<rect class="stage" x="{x}" y="{y}" width="{BOX[0]}" height="{BOX[1]}" rx="5"/>')
-        for line, (text, look) in enumerate(((NAMES[name], "tick strong"), (found[name].words, "tick"))):
-            middle = f'x="{x + BOX[0] / 2}" y="{y + 18 + 15 * line}"'
+        stage = found[name]
+        lines = ((NAMES[name], "tick strong"), (f"{stage.count} {stage.what}", "tick"), (stage.took, "tick"))
+        for line, (text, look) in enumerate(lines):
+            middle = f'x="{x + BOX[0] / 2}" y="{y + 17 + 14 * line}"'
             parts.append(f'<text class="{look} small" {middle} text-anchor="middle">{escape(text)}</text>')
     return Markup("".join([*parts, "</svg>"]))
 

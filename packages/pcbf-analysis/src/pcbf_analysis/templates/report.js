@@ -116,6 +116,18 @@ if (stored) {
     const stops = which.paths[path], index = Number(weight.value);
     return { which, path, stops, index, here: which.states[state.value], stop: stops.stops[index][state.value] };
   };
+  const along = (id, measured, now) => {
+    const { which, stops, index } = current();
+    const curves = Object.entries(which.paths).map(([name, p]) => [name, p.weights, p.weights.map((_, i) => measured(p, i))]);
+    const tops = curves.flatMap(([, , values]) => values.map((m) => m[2] ?? m[0]));
+    const w = scale(-0.03, 1.03, box.left, box.right), d = scale(0, 1.08 * Math.max(...tops), box.bottom, box.top);
+    at(id).innerHTML = axes(w, d, [0, 0.25, 0.5, 0.75, 1], ticks(0, 1.08 * Math.max(...tops)), "λ") +
+      curves.map(([name, weights, values]) => {
+        const look = name === "flow" ? "flow" : "learned";
+        const bars = values.map((m, i) => (m[1] === null ? "" : line([w(weights[i]), w(weights[i])], [d(Math.max(m[1], 0)), d(m[2])], look)));
+        return line(weights.map(w), values.map((m) => d(m[0])), look) + bars.join("");
+      }).join("") + `<circle class="ring" cx="${place(w(stops.weights[index]))}" cy="${place(d(now))}" r="6"/>`;
+  };
   const draw = () => {
     const { which, path, stops, index, here, stop } = current();
     const [low, high] = here.range, inside = (v) => Math.min(Math.max(v, low), high);
@@ -137,21 +149,21 @@ if (stored) {
     const carried = data.noise.map((_, i) => stop.q[Math.round(((i + 0.5) / data.noise.length) * (stop.q.length - 1))]);
     at("chart-lines").innerHTML = axes(across, up, [0, 0.5, 1], ticks(...both), "flow time t") +
       data.noise.map((z, i) => line([across(0), across(1)], [up(z), up(Math.min(Math.max(carried[i], both[0]), both[1]))], "thread")).join("");
-    const all = Object.values(which.paths).flatMap((p) => p.stops.map((s) => s[state.value].w1));
-    const highest = 1.08 * Math.max(...all.map((w) => w[2] ?? w[0]));
-    const w = scale(-0.03, 1.03, box.left, box.right), d = scale(0, highest, box.bottom, box.top);
-    at("chart-w1").innerHTML = axes(w, d, [0, 0.25, 0.5, 0.75, 1], ticks(0, highest), "λ") +
-      Object.entries(which.paths).map(([name, p]) => {
-        const look = name === "flow" ? "flow" : "learned";
-        const means = p.stops.map((s) => s[state.value].w1);
-        return line(p.weights.map(w), means.map((m) => d(m[0])), look) +
-          means.map((m, i) => (m[1] === null ? "" : line([w(p.weights[i]), w(p.weights[i])], [d(Math.max(m[1], 0)), d(m[2])], look))).join("");
-      }).join("") + `<circle class="ring" cx="${place(w(stops.weights[index]))}" cy="${place(d(stop.w1[0]))}" r="6"/>`;
+    along("chart-w1", (p, i) => p.stops[i][state.value].w1, stop.w1[0]);
+    const loss = stops.losses[index];
+    const every = Object.values(which.paths).flatMap((p) => p.losses.flatMap((l) => [...l.lo, ...l.hi]));
+    const bounds = [Math.min(...every), Math.max(...every)];
+    const z = scale(bounds[0] - 0.03 * (bounds[1] - bounds[0]), bounds[1] + 1e-9, box.bottom, box.top);
+    const share = scale(0, 1, box.left, box.right), times = loss.at.map(share);
+    at("chart-loss").innerHTML = axes(share, z, [0, 0.25, 0.5, 0.75, 1], ticks(...bounds), "share of training") +
+      line([...times, ...[...times].reverse()], [...loss.lo, ...[...loss.hi].reverse()].map(z), "learned-band") +
+      line(times, loss.mean.map(z), "learned");
+    along("chart-late", (p, i) => [p.losses[i].late, null, null], loss.late);
     at("weight-shown").textContent = stops.weights[index];
     weight.setAttribute("aria-valuetext", `λ = ${stops.weights[index]}`);
     const interval = stop.w1[1] === null ? "" : ` (${stop.w1[1]} to ${stop.w1[2]})`;
     at("readout").textContent = `${which.label}${which.states.length > 1 ? `, s = ${here.state}` : ""}, γ = ${which.discount}: ` +
-      `W1 ${stop.w1[0]}${interval}, which is ${(stop.w1[0] / here.std).toFixed(3)} of the law’s deviation; learned deviation ${stop.sd} of the exact one.`;
+      `W1 ${stop.w1[0]}${interval}, which is ${(stop.w1[0] / here.std).toFixed(3)} of the law’s deviation; learned deviation ${stop.sd} of the exact one; mean late loss ${loss.late}.`;
   };
   const refit = (keep) => {
     const weights = data.processes[process.value].paths[at("explorer").elements.path.value].weights;
