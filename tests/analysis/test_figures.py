@@ -24,6 +24,7 @@ from pcbf_analysis import artefacts, cli, theme
 from pcbf_analysis.figures import common, flow_chain, flowmap_mc, ogbench, pcbf_architecture
 from pcbf_analysis.results import Results, Setting, chosen_coefficient
 from pcbf_core.mrp import MRPS
+from pcbf_records.calibration import CALIBRATED
 from pcbf_records.errors import RecordError
 from pcbf_records.layout import TOY_W1, ablation, picture
 from pcbf_records.sheets import load_sheets
@@ -130,7 +131,7 @@ def test_an_ablation_that_diverges_is_written_and_not_drawn(build: Callable[...,
 
 
 def test_method_names_colours_and_order_live_in_one_place() -> None:
-    assert set(theme.METHODS) == {*load_sheets(REPOSITORY).methods, *TOY_METHODS}
+    assert set(theme.METHODS) == {*load_sheets(REPOSITORY).methods, *TOY_METHODS, *CALIBRATED}
     assert list(theme.METHODS)[-1] == "pcbf"
     looks = [(style.colour, style.marker) for style in theme.METHODS.values()]
     assert len(set(looks)) == len(looks)

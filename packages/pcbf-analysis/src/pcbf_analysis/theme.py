@@ -39,8 +39,8 @@ class Style:
 METHODS: dict[str, Style] = {
     "random": Style("Random", "#AAAAAA", "x", ":"),
     "bc": Style("BC", "#777777", "+", ":"),
-    "marginal": Style("Marginal law", "#BBBBBB", "|", ":"),
-    "monte_carlo": Style("Monte Carlo", "#777777", "*", ":"),
+    "marginal": Style("Marginal law", "#DDCC77", "|", ":"),
+    "monte_carlo": Style("Monte Carlo", "#AA4499", "*", ":"),
     "gaussian": Style("Gaussian", "#117733", "h"),
     "c51": Style("C51", "#882255", "v"),
     "iqn": Style("IQN", "#CC79A7", "^"),

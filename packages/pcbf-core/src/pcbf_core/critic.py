@@ -158,20 +158,23 @@ class PCBFCritic(FlowCritic):
             discount=config.discount,
             control_weight=self.control_weight(flow_time, coefficients),
         )
-        if config.bootstrap == "mean":
-            levels = noise_at_levels(even_levels(NUM_MEAN_SAMPLES))
-            mean = successor.returns(levels).mean(axis=-1, keepdims=True)
-            pair = path_coupled_pair(lambda t, z: jnp.zeros_like(z), **given, successor_return=mean)
-        elif config.path == "flow":
+        if config.path == "flow":
             slope = self.control_weight_slope(flow_time)
             pair = flow_path_pair(successor.path(successor_noise), **given, control_weight_slope=slope)
         else:
             coupled_pair = compiled_pair(config, successor) if config.is_compiled_form else path_coupled_pair
-            pair = coupled_pair(successor.velocity, **given, successor_return=successor.returns(successor_noise))
+            successor_return = self.successor_return(successor, successor_noise)
+            pair = coupled_pair(successor.velocity, **given, successor_return=successor_return)
         point, target = jax.lax.stop_gradient(pair)
         current = self.trained_flow(params, batch.observation, batch.action, for_gradient=True)
         loss = jnp.mean((current.member_velocities(flow_time, point) - target) ** 2)
         return loss, {"critic_loss": loss}
+
+    def successor_return(self, successor: ReturnFlow, noise: Array) -> Array:
+        """X' = ψ¹(X₀) of every noise; with `bootstrap="mean"` Q̂(s', a') in the place of each."""
+        if self.config.bootstrap == "law":
+            return successor.returns(noise)
+        return successor.returns(noise_at_levels(even_levels(NUM_MEAN_SAMPLES))).mean(axis=-1, keepdims=True)
 
     def trained_flow(
         self, params: PyTree, observation: Array, action: Array, *, for_gradient: bool = False

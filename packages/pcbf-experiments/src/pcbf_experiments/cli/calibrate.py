@@ -21,6 +21,11 @@ def parser() -> argparse.ArgumentParser:
         description="Evaluate the behaviour that made the data, and hold the learned law of returns against episodes "
         "that were left out. `data` makes the episodes; `run` trains all seeds of one critic, judges them and writes "
         "one record; `collect` gathers all records.",
+        examples=[
+            "pcbf-calibrate data hopper --episodes 50 --length 200 --output hopper.npz",
+            "pcbf-calibrate run hopper pcbf_flow --data hopper.npz --output one.npz",
+            "pcbf-calibrate collect --results results/laptop",
+        ],
     )
     commands = made.add_subparsers(dest="command", required=True)
     data = commands.add_parser("data", help="make the episodes of one dataset")

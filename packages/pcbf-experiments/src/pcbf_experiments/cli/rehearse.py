@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
         description="Try every task × method of a scale with its real networks, batch and data (or a few rows made "
         "here): compile, train a chunk, checkpoint, be killed, resume, judge a snapshot in the simulator, find the "
         "score in the table. One row per cell goes into a csv; cells that are in it and were ok are skipped.",
-        epilog="example: pcbf-rehearse --scale paper domains=scene-play methods=pcbf,iql",
+        examples=["pcbf-rehearse --scale paper domains=scene-play methods=pcbf,iql", "pcbf-rehearse --cells 7"],
     )
     made.add_argument(
         "words", nargs="*", type=_selector, metavar="PART=NAME,…", help=f"only these {', '.join(SELECTORS)}"
