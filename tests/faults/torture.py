@@ -117,11 +117,11 @@ class Campaign:
                 self.scheduler.wait(PATIENCE)
             time.sleep(0.05)
 
-    def said(self) -> str:
-        """All that the campaign has said so far: its scheduler, and its status."""
+    def said(self, since: int = 0) -> str:
+        """What the campaign says: its scheduler, from this place of its log on, and its status."""
         command = [sys.executable, "-m", "pcbf_experiments.campaign.status", str(RESULTS)]
         status = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False).stdout
-        return (self.folder / "log").read_text(encoding="utf-8", errors="replace") + status
+        return (self.folder / "log").read_bytes()[since:].decode(errors="replace") + status
 
     def outcome(self) -> dict[str, bytes]:
         """What must not depend on faults: records, receipts, the collected table, the paper's table and figure."""
@@ -166,6 +166,7 @@ class Damaged:
     target: str
     content: bytes
     row: dict[str, str | int]
+    since: int  # what the log held by then
 
     @property
     def is_there(self) -> bool:
@@ -201,13 +202,15 @@ class Adversary:
     def work(self) -> None:
         """Do all faults, each in a campaign that is under way, and let the last campaign come to its end."""
         while self.left:
-            if self.campaign.scheduler is None or self.campaign.scheduler.poll() is not None:
+            scheduler = self.campaign.scheduler
+            code = None if scheduler is None else scheduler.poll()
+            if code is not None and code >= 0:  # it was not killed
+                self.settle(code)
+            if scheduler is None or code is not None:
                 self.campaign.scheduler = self.campaign.start()
-            if not self.wait_for_worker():
-                self.settle(self.campaign.scheduler.returncode)
-                continue
-            time.sleep(self.rng.random() * self.job_seconds)
-            self.do(self.left[0])
+            if self.wait_for_worker():
+                time.sleep(self.rng.random() * self.job_seconds)
+                self.do(self.left[0])
         while self.pending:
             self.settle(self.campaign.run())
 
@@ -242,7 +245,7 @@ class Adversary:
     def mend(self) -> bool:
         """Whether a damaged file was named; what is told to do about it is done."""
         for one in list(self.damaged):
-            told = self.told_of(one.path.name)
+            told = self.told_of(one.path.name, one.since)
             if told and one.is_there:
                 one.row.update(outcome="named", told=told)
                 self.remedy(one.target, one.path)
@@ -268,6 +271,7 @@ class Adversary:
             self.left.remove(fault)
         else:
             self.left.append(self.left.pop(0))
+            time.sleep(0.5)
 
     def kill_job(self) -> bool:
         workers = self.campaign.workers()
@@ -307,23 +311,24 @@ class Adversary:
     def damage(self, fault: str) -> bool:
         """Damage a file while nobody works."""
         target = next(name for name in DAMAGED if fault.startswith(name))
-        self.campaign.end()
-        found = self.files(target)
-        if not found:
+        if not self.files(target):
             return False
-        file = self.rng.choice(found)
+        self.campaign.end()
+        file = self.rng.choice(self.files(target))
         content = file.read_bytes()
         place = self.rng.randrange(len(content))
         changed = bytes([content[place] ^ 1 << self.rng.randrange(8)])
         bent = content[:place] + (b"" if fault.endswith("cut short") else changed + content[place + 1 :])
         file.write_bytes(bent)
         self.note(fault, file.relative_to(self.campaign.folder).as_posix())
-        self.damaged.append(Damaged(file, target, bent, self.pending[-1]))
+        self.damaged.append(
+            Damaged(file, target, bent, self.pending[-1], (self.campaign.folder / "log").stat().st_size)
+        )
         return True
 
-    def told_of(self, words: str) -> str:
+    def told_of(self, words: str, since: int = 0) -> str:
         """The last sentence of the campaign about an error with these words in it; empty if there is none."""
-        lines = [line.strip() for line in self.campaign.said().splitlines() if words in line and "rror" in line]
+        lines = [line.strip() for line in self.campaign.said(since).splitlines() if words in line and "rror" in line]
         return lines[-1][:200] if lines else ""
 
     def remedy(self, target: str, file: Path) -> None:
@@ -352,10 +357,12 @@ class Adversary:
         """Every file is from tomorrow."""
         self.campaign.end()
         files = [path for path in self.campaign.results.rglob("*") if path.is_file()]
+        if not files:
+            return False
         for path in files:
             os.utime(path, (time.time() + 86400,) * 2)
         self.note("clock set back", f"by a day, {len(files)} files")
-        return bool(files)
+        return True
 
     def hang(self) -> bool:
         """A job says nothing any more; `pcbf-status` names it, and who is told to ends it."""
