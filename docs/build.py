@@ -284,22 +284,19 @@ def agents_table() -> str:
     cards = [json.loads(path.read_text(encoding="utf-8")) for path in layout.agent_cards(PUBLISHED)]
     if not cards:
         return "None are published."
+    cards.sort(key=lambda card: list(METHODS).index(card["method"]))
     folder = os.path.relpath(PUBLISHED / layout.AGENTS, ROOT / "docs")
     rows = [
-        [
-            card["method"],
-            card["task"],
-            card["summary"],
-            f"[{card['name']}.safetensors]({folder}/{card['name']}.safetensors)",
-        ]
+        [f"`{card['method']}`", card["task"], card["summary"], f"[file]({folder}/{card['name']}.safetensors)"]
         for card in cards
     ]
-    videos = [
-        f"![An episode of {TITLES[card['method']]}]({folder}/{card['video']['file']})"
-        for card in cards
-        if card.get("video")
-    ]
-    return "\n\n".join([table(["agent", "task", "success", "file"], rows), *videos])
+    parts = [table(["agent", "task", "success in percent (95 %)", ""], rows)]
+    for card in cards:
+        if video := card.get("video"):
+            end = "solved" if video["is_solved"] else "not solved"
+            parts.append(f"{TITLES[card['method']]}, episode {video['episode']}: {end} in {video['steps']} steps.")
+            parts.append(f"![An episode of {TITLES[card['method']]}]({folder}/{video['file']})")
+    return "\n\n".join(parts)
 
 
 def report_frame() -> str:
