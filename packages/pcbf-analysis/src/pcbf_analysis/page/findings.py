@@ -156,8 +156,8 @@ def safe_way(results: Results, decisions: Decisions) -> Card | None:
         return None
     text = (
         f"Beside the cliff PCBF on the flow path gains {100 * found.value:.0f} %"
-        f"{interval_words(100 * found.low, 100 * found.high, '.0f')} of what can be gained in the worst tenth, with the "
-        "critic it has for the mean. For the mean itself IQL does as well."
+        f"{interval_words(100 * found.low, 100 * found.high, '.0f')} of what can be gained in the worst tenth, with "
+        "the critic it has for the mean. For the mean itself IQL does as well."
     )
     names = ("cvar-acting-takes-the-safe-way", "iql-has-the-better-mean")
     drawn = tuple(method for method in drawn_methods(results, "cliff") if method in WALKERS)
