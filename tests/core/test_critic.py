@@ -183,6 +183,7 @@ def test_read_outs_of_a_gaussian(monkeypatch: pytest.MonkeyPatch):
     np.testing.assert_allclose(density[0], [0.797885, 0.483941, 0.107982], rtol=2e-3)
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.slow
 def test_density_integrates_to_one_and_matches_the_samples():
     process = MRPS["bernoulli"]
@@ -201,6 +202,7 @@ def test_density_integrates_to_one_and_matches_the_samples():
     assert mean == pytest.approx(float(critic.quantiles(*where, even_levels(2048), 100).mean()), abs=5e-3)
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.slow
 def test_bernoulli_returns_become_uniform():
     process = MRPS["bernoulli"]
@@ -267,6 +269,7 @@ def test_clipped_returns_stay_in_range():
     assert float(samples.min()) >= -1 and float(samples.max()) <= 0
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "num_lines"), [("README.md", 15), ("packages/pcbf-core/README.md", 25)])
 def test_readme_example_runs_and_tells_the_truth(name: str, num_lines: int, capsys: pytest.CaptureFixture[str]):

@@ -187,6 +187,7 @@ def test_the_defaults_are_the_flow_path_and_the_variants_the_papers():
 # --- what it learns -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.slow
 def test_the_defaults_learn_a_normal_law_once_the_learning_rate_decays():
     """One state, R ~ N(1, 1), γ = 0.8, so G ~ N(5, 1/0.36): W1 within 3 % of its deviation, CVaR_0.1 within 0.08."""

@@ -273,40 +273,48 @@ sys.exit(evaluate.main(sys.argv[1:]))
 """
 
 
+def start_judging(folder: Path, num_plays: int) -> tuple[subprocess.Popen[bytes], Path]:
+    """An evaluation of what `folder` holds that waits in its play after `num_plays`, and its log."""
+    log = folder.with_name(f"{folder.name}-{num_plays}.log")
+    code = KILLED.format(here=str(HERE), plays=num_plays)
+    words = ["tiny", "linear", *SEEDS, *PLAYED, "--out", str(folder)]
+    with log.open("wb") as stream:
+        process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=stream, stderr=subprocess.STDOUT)
+    return process, log
+
+
+@pytest.fixture(scope="module")
+def judged(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which everything has been evaluated without a kill."""
+    folder = Path(shutil.copytree(trained, tmp_path_factory.mktemp("judged") / "whole"))
+    process, log = start_judging(folder, 100)
+    assert process.wait() == 0, log.read_text()
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kill_after", [0, 2, 4])
-def test_a_killed_evaluation_loses_nothing(kill_after: int, trained: Path, tmp_path: Path) -> None:
-    def start(folder: str, num_plays: int) -> tuple[subprocess.Popen[bytes], Path]:
-        log = tmp_path / f"{folder}-{num_plays}.log"
-        code = KILLED.format(here=str(HERE), plays=num_plays)
-        words = ["tiny", "linear", *SEEDS, *PLAYED, "--out", str(tmp_path / folder)]
-        with log.open("wb") as stream:
-            process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=stream, stderr=subprocess.STDOUT)
-        return process, log
-
-    for folder in ("whole", "killed"):
-        shutil.copytree(trained, tmp_path / folder)
-    process, log = start("whole", 100)
-    assert process.wait() == 0, log.read_text()
-    process, log = start("killed", kill_after)
+def test_a_killed_evaluation_loses_nothing(kill_after: int, trained: Path, judged: Path, tmp_path: Path) -> None:
+    killed = Path(shutil.copytree(trained, tmp_path / "killed"))
+    process, log = start_judging(killed, kill_after)
     try:
         wait_for_words(log, "waiting to be killed", ended=lambda: process.poll() is not None)
     finally:
         process.kill()
     assert process.wait() == -signal.SIGKILL
-    files = files_in(tmp_path / "killed")
+    files = files_in(killed)
     made = {seed: files.evaluations(seed).read_bytes() for seed in (0, 1) if files.evaluations(seed).exists()}
     kept = {seed: load_evaluations(files.evaluations(seed)).evaluations for seed in made}
     assert sum(map(len, kept.values())) == kill_after
-    process, log = start("killed", 101)
+    process, log = start_judging(killed, 101)
     assert process.wait() == 0, log.read_text()
     assert log.read_text().count("played") == 6 - kill_after
-    assert records(files) == records(files_in(tmp_path / "whole"))
+    assert records(files) == records(files_in(judged))
     for seed, evaluations in kept.items():
         assert load_evaluations(files.evaluations(seed)).evaluations[: len(evaluations)] == evaluations
         if len(evaluations) == 3:
             assert files.evaluations(seed).read_bytes() == made[seed]
-    assert not list((tmp_path / "killed").rglob("*.tmp"))
+    assert not list(killed.rglob("*.tmp"))
 
 
 def test_a_signal_ends_it_and_it_keeps_what_it_has(

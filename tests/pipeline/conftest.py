@@ -83,16 +83,48 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def run_module(compile_cache: dict[str, str]) -> Runner:
+def run_module() -> Runner:
     """A function that runs `python -m module arguments...` in a folder and returns what came of it."""
 
     def run(folder: Path, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", module, *arguments]
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        environment = {**os.environ, **compile_cache, "PATH": path}
+        environment = {**os.environ, "PATH": path}
         return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def smoke(made_once: Callable[[str, Callable[[Path], None]], Path], run_module: Runner) -> Path:
+    """A checkout under git in which the smoke scale has been run; tests leave it as it is."""
+
+    def run(folder: Path) -> None:
+        root = copy_pipeline(folder / "checkout")
+        let_smoke_be_published(root)
+        git(root, "init", "--quiet")
+        commit(root, "pipeline")
+        command = ["--", "snakemake", "--cores", "2", "--config", "scale=smoke"]
+        done = run_module(root, "pcbf_experiments.campaign.watch", *command)
+        assert done.returncode == 0, done.stdout + done.stderr
+        write_text(said_by(root), done.stdout)
+
+    return made_once("smoke", run) / "checkout"
+
+
+def said_by(root: Path) -> Path:
+    """What the run of the smoke scale has printed."""
+    return root.with_name("said.log")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    name = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+    return subprocess.run(["git", *name, *arguments], cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def commit(folder: Path, message: str) -> None:
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", message)
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

@@ -108,7 +108,7 @@ Start = Callable[..., subprocess.Popen[bytes]]
 
 
 @pytest.fixture
-def start(tmp_path, monkeypatch, compile_cache) -> Iterator[Start]:
+def start(tmp_path, monkeypatch) -> Iterator[Start]:
     """A function that starts a campaign in a folder; whatever still runs ends with the test."""
     (tmp_path / "start").mkdir()
     (tmp_path / "start/sitecustomize.py").write_text(START, encoding="utf-8")
@@ -122,13 +122,23 @@ def start(tmp_path, monkeypatch, compile_cache) -> Iterator[Start]:
             options = ["--cores", "2", "--resources", f"gpu={gpus}", "--config", "scale=smoke", control, *config]
             command = [sys.executable, "-m", "snakemake", *options, "--", "runs"]
             told = {"PAUSE": str(pause), "STOP": stop, "JUDGED": str(folder / "judged")}
-            environment = {**os.environ, **compile_cache, **told}
+            environment = {**os.environ, **told}
             with (folder / "log").open("ab") as log:
                 process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
             stack.callback(end, folder, process)
             return process
 
         yield run
+
+
+@pytest.fixture
+def undisturbed(made_once, start) -> Path:
+    """A folder in which the campaign has run to its end, once for all tests."""
+
+    def run(folder: Path) -> None:
+        assert code_of(campaign(folder), start(folder, pause=0.0)) == 0, log_of(folder)
+
+    return made_once("undisturbed", run)
 
 
 def end(folder: Path, scheduler: subprocess.Popen[bytes]) -> None:
@@ -204,18 +214,24 @@ def is_stopped(pid: int) -> bool:
     return "\nState:\tT" in text_of(Path(f"/proc/{pid}/status"))
 
 
-def outcome(folder: Path) -> dict[str, bytes]:
-    """What must not depend on kills: records, metrics, checkpoints, snapshots, receipts and tables made from them."""
+def outcome(folder: Path, method: str) -> dict[str, bytes]:
+    """What must not depend on kills: records, metrics, checkpoints, snapshots and receipts of a method."""
+    results = folder / RESULTS
+    names = ("runs", "evaluations", "metrics", "checkpoints", "snapshots", "receipts")
+    found = [path for name in names for path in sorted((results / name).rglob(f"{method}/**/*")) if path.is_file()]
+    return {path.relative_to(results).as_posix(): path.read_bytes() for path in found}
+
+
+def tables(folder: Path) -> dict[str, bytes]:
+    """What is made from the records of all methods."""
     results = folder / RESULTS
     collect_control(results, load_sheets(REPOSITORY).tasks)
-    names = ("runs", "evaluations", "metrics", "checkpoints", "snapshots", "receipts", "control")
-    files = [path for name in names for path in sorted((results / name).rglob("*")) if path.is_file()]
-    tables = {
+    made = {path.name: path.read_bytes() for path in (results / "control").iterdir()}
+    return made | {
         f"{label}.{name}": content
         for label in ("control_suite", "aggregated")
         for name, content in artefacts.TABLES[label].render(Results(results, REPOSITORY)).items()
     }
-    return {path.relative_to(results).as_posix(): path.read_bytes() for path in files} | tables
 
 
 def log_of(folder: Path) -> str:
@@ -228,9 +244,8 @@ def code_of(folder: Path, scheduler: subprocess.Popen[bytes]) -> int:
 
 
 @pytest.mark.slow
-def test_twenty_random_kills_change_nothing(tmp_path, start):
-    whole, killed = campaign(tmp_path / "whole"), campaign(tmp_path / "killed")
-    assert code_of(whole, start(whole, pause=0.0)) == 0, log_of(whole)
+def test_twenty_random_kills_change_nothing(tmp_path, start, undisturbed):
+    killed, methods = campaign(tmp_path / "killed"), CONTROL["methods"]
     rng, kills = random.Random(0), 0
     while kills < 20:
         scheduler, aims = start(killed), {}
@@ -252,15 +267,17 @@ def test_twenty_random_kills_change_nothing(tmp_path, start):
                 kills += 1
             wait_for(lambda alive=alive: not alive or set(alive) - set(workers(killed)))
         if code_of(killed, scheduler) == 0 and kills < 20:  # the jobs were faster than the kills: once more
-            assert outcome(killed) == outcome(whole)
+            assert [outcome(killed, name) for name in methods] == [outcome(undisturbed, name) for name in methods]
             shutil.rmtree(killed / "results")
     assert code_of(killed, start(killed, pause=0.0)) == 0, log_of(killed)
-    assert outcome(killed) == outcome(whole)
-    assert len(outcome(whole)) > 10
+    for name in methods:
+        assert outcome(killed, name) == outcome(undisturbed, name)
+        assert len(outcome(undisturbed, name)) > 10
+    assert tables(killed) == tables(undisturbed)
 
 
 @pytest.mark.slow
-def test_after_the_scheduler_is_killed_its_orphan_and_two_new_ones_do_not_meet(tmp_path, start):
+def test_after_the_scheduler_is_killed_its_orphan_and_two_new_ones_do_not_meet(tmp_path, start, undisturbed):
     folder = campaign(tmp_path / "campaign")
     one = ["methods=bc"]
     first = start(folder, *one, stop="train:10")  # so that its trainer is still there when the next one comes
@@ -277,9 +294,7 @@ def test_after_the_scheduler_is_killed_its_orphan_and_two_new_ones_do_not_meet(t
     assert code_of(folder, second) == 0, log_of(folder)
     assert "its lock on this directory was removed" in log_of(folder)
     assert "Directory cannot be locked" in log_of(folder)
-    calm = campaign(tmp_path / "calm")
-    assert code_of(calm, start(calm, *one, pause=0.0)) == 0, log_of(calm)
-    assert outcome(folder) == outcome(calm)
+    assert outcome(folder, "bc") == outcome(undisturbed, "bc")
 
 
 @pytest.mark.slow
@@ -298,7 +313,7 @@ def test_a_failed_run_is_told_with_its_reason_and_the_others_go_on(tmp_path, sta
 
 
 @pytest.mark.slow
-def test_after_a_kill_amid_evaluation_what_was_judged_is_not_judged_again(tmp_path, start, run_module):
+def test_after_a_kill_amid_evaluation_what_was_judged_is_not_judged_again(tmp_path, start, undisturbed, run_module):
     folder, one, middle = campaign(tmp_path / "campaign"), ["methods=iql"], STEPS // 2
     first = start(folder, *one, pause=0.0, stop=f"evaluate:{middle}")
     wait_for_stopped(folder, "evaluate", first)
@@ -314,9 +329,7 @@ def test_after_a_kill_amid_evaluation_what_was_judged_is_not_judged_again(tmp_pa
     judged = text_of(folder / "judged").split()
     assert len(judged) == len(set(judged)) == len(SEEDS) * STEPS // EVERY
     assert load_evaluations(files.evaluations(0)).evaluations[: len(kept)] == kept
-    calm = campaign(tmp_path / "calm")
-    assert code_of(calm, start(calm, *one, pause=0.0)) == 0, log_of(calm)
-    assert outcome(folder) == outcome(calm)
+    assert outcome(folder, "iql") == outcome(undisturbed, "iql")
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -29,7 +28,7 @@ from pcbf_records.runs import load_evaluations, load_run, save_evaluations, save
 from pcbf_records.sheets import load_sheets
 from pcbf_records.toy import PAPER_PROCESSES, W1_COLUMNS
 
-from .conftest import REPOSITORY, copy_pipeline, let_smoke_be_published, read_rows
+from .conftest import REPOSITORY, commit, git, read_rows, said_by
 
 FIGURE_RULES = [f"figures_{name}" for name in ("residual", "flows", "distances", "exact", "control", "pictures")]
 TABLE_RULES = [f"tables_{name}" for name in ("toy", "exact", "control", "comparison")]
@@ -231,44 +230,6 @@ def test_a_bad_override_stops_snakemake_with_a_sentence(checkout, run_module):
 # --- the whole pipeline -------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="session")
-def smoke(tmp_path_factory, run_module) -> Path:
-    """A checkout under git in which the smoke scale has been run; tests leave it as it is.
-
-    Test processes share it: the first one to ask runs the scale, the others wait.
-    """
-    base = tmp_path_factory.getbasetemp()
-    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    root = base / "smoke" / "checkout"
-    with (base / "smoke.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (base / "smoke" / "done").exists():
-            run_smoke(root, run_module)
-            (base / "smoke" / "done").touch()
-    return root
-
-
-def run_smoke(root: Path, run_module) -> None:
-    copy_pipeline(root)
-    let_smoke_be_published(root)
-    git(root, "init", "--quiet")
-    commit(root, "pipeline")
-    command = ["--", "snakemake", "--cores", "2", "--config", "scale=smoke"]
-    done = run_module(root, "pcbf_experiments.campaign.watch", *command)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"all {sum(everything('smoke').values())} jobs done" in done.stdout
-
-
-def git(folder: Path, *arguments: str) -> str:
-    name = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
-    return subprocess.run(["git", *name, *arguments], cwd=folder, capture_output=True, text=True, check=True).stdout
-
-
-def commit(folder: Path, message: str) -> None:
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message", message)
-
-
 @pytest.fixture
 def smoke_copy(smoke, tmp_path) -> Path:
     """A copy of the finished checkout, dates included, to change."""
@@ -296,6 +257,7 @@ def scores(results: Path) -> dict[Path, list[tuple[float, ...]]]:
 @pytest.mark.slow
 class TestSmoke:
     def test_everything_is_there(self, smoke):
+        assert f"all {sum(everything('smoke').values())} jobs done" in said_by(smoke).read_text(encoding="utf-8")
         results = smoke / "results/smoke"
         for artefact in [*artefacts.of_kind("figure").values(), *artefacts.TABLES.values()]:
             for file_format in artefact.formats:

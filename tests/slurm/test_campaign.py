@@ -1,4 +1,4 @@
-"""The control suite of the smoke scale on a Slurm cluster, one job requeued half-way, against a run without Slurm."""
+"""The control suite of the smoke scale on a Slurm cluster, one job requeued half-way, against the run without Slurm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from .cluster import MARK, obstacle, one_node_cluster, slurm
 RESULTS = Path(layout.scale_folder("smoke"))
 TABLES = ("aggregated", "control_suite", "fullogbench_comparison")  # those of the scores; others show times
 TARGETS = ["runs", *(f"{RESULTS}/{layout.table(label, 'csv')}" for label in TABLES)]
-STEPS = {"steps": 1000, "eval_every": 250, "log_every": 5}
 
 # Python runs this before everything else: the first run of PCBF on the cluster that has made a checkpoint half-way says
 # so and waits for the signal by which Slurm ends it; the handler is that of pcbf-train.
@@ -46,10 +45,6 @@ if "SLURM_JOB_ID" in os.environ and sys.orig_argv[1:] and os.path.basename(sys.o
 
     loop.save_checkpoint = save_and_wait
 """
-
-
-def config(gpus_per_job: int) -> list[str]:
-    return ["--config", "scale=smoke", f"control={json.dumps({'run': STEPS, 'gpus_per_job': gpus_per_job})}"]
 
 
 def snakemake(folder: Path, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
@@ -87,22 +82,16 @@ def tables(folder: Path) -> dict[str, bytes]:
 @pytest.mark.slow
 @pytest.mark.slurm
 @pytest.mark.skipif(obstacle() is not None, reason=f"{obstacle()}")
-def test_slurm_with_a_requeued_job_and_a_local_run_give_the_same_bytes(
-    tmp_path, tmp_path_factory, compile_cache, monkeypatch
-):
+def test_slurm_with_a_requeued_job_and_a_local_run_give_the_same_bytes(smoke, tmp_path, tmp_path_factory, monkeypatch):
     (tmp_path / "start").mkdir()
     (tmp_path / "start/sitecustomize.py").write_text(START, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "start"), prepend=os.pathsep)
-    for name, value in (*compile_cache.items(), ("HALF_WAY", str(tmp_path / "half-way.json"))):
-        monkeypatch.setenv(name, value)
-    local, cluster = copy_pipeline(tmp_path / "local"), copy_pipeline(tmp_path / "cluster")
-    logs = {name: tmp_path / f"{name}.log" for name in ("local", "cluster")}
-    with snakemake(local, logs["local"], "--cores", "2", *config(gpus_per_job=0)) as run:
-        assert run.wait() == 0, text_of(logs["local"])
-
-    faster = ["--profile", "profiles/slurm", "--slurm-init-seconds-before-status-checks", "2"]
+    monkeypatch.setenv("HALF_WAY", str(tmp_path / "half-way.json"))
+    local, cluster, said = smoke / RESULTS, copy_pipeline(tmp_path / "cluster"), tmp_path / "cluster.log"
+    options = ["--profile", "profiles/slurm", "--slurm-init-seconds-before-status-checks", "2"]
+    config = ["--config", "scale=smoke", 'control={"gpus_per_job": 1}']
     with one_node_cluster(tmp_path_factory.mktemp("slurm") / "node", cpus=2, gpus=2):
-        with snakemake(cluster, logs["cluster"], *faster, *config(gpus_per_job=1)) as campaign:
+        with snakemake(cluster, said, *options, *config) as campaign:
             try:
                 job, log = requeue_one(tmp_path / "half-way.json", campaign)
                 campaign.wait()
@@ -113,7 +102,7 @@ def test_slurm_with_a_requeued_job_and_a_local_run_give_the_same_bytes(
             lambda: slurm("squeue", "--noheader", "--states=all", "--format=%T").split(),
             lambda found: found and not {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING"} & set(found),
         )
-    assert campaign.returncode == 0, text_of(logs["cluster"])
+    assert campaign.returncode == 0, text_of(said)
     assert "Restarts=1" in jobs
     assert set(states) == {"COMPLETED"}
     assert "resuming from step" in log.read_text(encoding="utf-8")
@@ -122,10 +111,10 @@ def test_slurm_with_a_requeued_job_and_a_local_run_give_the_same_bytes(
     for file in cluster.rglob("logs/evaluate/*/*/*.log"):
         assert "Slurm assigned" not in file.read_text(encoding="utf-8"), file
 
-    assert records(cluster / RESULTS) == records(local / RESULTS)
-    assert len(records(local / RESULTS)) > 0
-    assert tables(cluster / RESULTS) == tables(local / RESULTS)
-    assert {Path(name).stem for name in tables(local / RESULTS)} == set(TABLES)
+    assert records(cluster / RESULTS) == records(local)
+    assert len(records(local)) > 0
+    assert tables(cluster / RESULTS) == tables(local)
+    assert {Path(name).stem for name in tables(local)} == set(TABLES)
 
 
 def test_a_real_cluster_is_left_alone(tmp_path, monkeypatch):
