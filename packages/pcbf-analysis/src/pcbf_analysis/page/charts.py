@@ -219,6 +219,11 @@ def legend(names: Iterable[str], hidden: Container[str] = ()) -> list[dict[str, 
     ]
 
 
+def interval_words(low: float, high: float, form: str = ".1f") -> str:
+    """An interval in brackets after a number; nothing where it is unknown, as for one seed."""
+    return f" ({low:{form}} to {high:{form}})" if math.isfinite(low) and math.isfinite(high) else ""
+
+
 def label(method: str) -> str:
     """How readers call a method."""
     return theme.METHODS[method].label if method in theme.METHODS else method

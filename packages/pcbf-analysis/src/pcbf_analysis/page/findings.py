@@ -14,7 +14,7 @@ from pcbf_analysis import statistics, theme
 from pcbf_analysis.claims import Decision, Finding
 from pcbf_analysis.figures.exact_control import drawn_methods
 from pcbf_analysis.figures.flow_path import fixed_points, with_zero
-from pcbf_analysis.page.charts import Chart, Scale, label, legend, rows_scale, scale_of
+from pcbf_analysis.page.charts import Chart, Scale, interval_words, label, legend, rows_scale, scale_of
 from pcbf_analysis.page.trade import trade_chart
 from pcbf_analysis.results import Results, exact_law, late_losses, seed_means, short_task
 from pcbf_analysis.tables import control_suite, is_missing
@@ -155,9 +155,9 @@ def safe_way(results: Results, decisions: Decisions) -> Card | None:
     if chart is None or not math.isfinite(found.value):
         return None
     text = (
-        f"Beside the cliff PCBF on the flow path gains {100 * found.value:.0f} % ({100 * found.low:.0f} to "
-        f"{100 * found.high:.0f}) of what can be gained in the worst tenth, with the critic it has for the mean. For "
-        "the mean itself IQL does as well."
+        f"Beside the cliff PCBF on the flow path gains {100 * found.value:.0f} %"
+        f"{interval_words(100 * found.low, 100 * found.high, '.0f')} of what can be gained in the worst tenth, with "
+        "the critic it has for the mean. For the mean itself IQL does as well."
     )
     names = ("cvar-acting-takes-the-safe-way", "iql-has-the-better-mean")
     drawn = tuple(method for method in drawn_methods(results, "cliff") if method in WALKERS)
@@ -180,10 +180,10 @@ def suite(results: Results, decisions: Decisions) -> Card | None:
     chart.rule(0.0)
     for place, (_, method, _, over, low, high, *_) in enumerate(rows):
         chart.across(low, high, place, method)
-        chart.mark(over, place, method, f"{label(method)}: {over:.1f} ({low:.1f} to {high:.1f})")
+        chart.mark(over, place, method, f"{label(method)}: {over:.1f}{interval_words(low, high)}")
     clear = [label(row[1]) for row in rows if row[6] is True or row[6] == 1]
     seeds = max(int(row[7]) for row in rows)
-    chart.title = "; ".join(f"{label(row[1])} {row[3]:.1f} ({row[4]:.1f} to {row[5]:.1f})" for row in rows)
+    chart.title = "; ".join(f"{label(row[1])} {row[3]:.1f}{interval_words(row[4], row[5])}" for row in rows)
     told = f"{len(clear)} of {len(rows)} methods are clear of cloning ({', '.join(clear) or 'none'})"
     text = f"On {short_task(rows[0][0])} {told}, seed by seed. {seeds} seeds rank nothing among them."
     return Card("Agents learn; few seeds rank nothing.", text, chart.svg())

@@ -12,7 +12,7 @@ import numpy as np
 
 from pcbf_analysis import statistics, tables, theme
 from pcbf_analysis.control import Run
-from pcbf_analysis.page.charts import Chart, label, legend, scale_of
+from pcbf_analysis.page.charts import Chart, interval_words, label, legend, scale_of
 from pcbf_analysis.results import short_task
 from pcbf_records.canonical import canonical_json, content_hash
 
@@ -79,10 +79,9 @@ def method_view(name: str, runs: Sequence[Run]) -> dict[str, Any]:
     text = json.dumps(distinct[0] if len(distinct) == 1 else distinct, indent=1, sort_keys=True, ensure_ascii=False)
     scores = [run.score for run in runs if math.isfinite(run.score)]
     low, high = statistics.student_interval(scores)
-    interval = f" ({low:.1f} to {high:.1f})" if math.isfinite(low) else ""
     return {
         "name": label(name),
-        "score": f"{np.mean(scores):.1f}{interval}" if scores else tables.MISSING,
+        "score": f"{np.mean(scores):.1f}{interval_words(low, high)}" if scores else tables.MISSING,
         "seeds": [seed_view(run) for run in runs],
         "config": text,
     }
