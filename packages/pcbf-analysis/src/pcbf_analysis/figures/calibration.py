@@ -22,10 +22,11 @@ CAPTION = (
     "they are too wide, a slope that they lie too high (left) or too low (right); bars are cut at the top. Bottom: "
     "CRPS in standard deviations of the training returns, means over seeds with Student's 95 % interval (less is "
     "better); the grey line is Monte Carlo, a network of the same kind trained on returns-to-go; the label of the axis "
-    "tells that of the marginal law, the law of all training returns."
+    "tells that of the marginal law, the law of all training returns; a score far beyond it is written instead."
 )
 INPUTS = (CALIBRATION_RESULTS, calibration_run("hopper", "pcbf_flow"))
 TITLES = {"cube": "cube-single-play", "teleport": "pointmaze-teleport", "hopper": "Hopper"}
+FAR = 5.0  # times the marginal law's score, beyond which a score is told and not drawn
 TOP = 3.0  # of a histogram's axis, in units of the uniform density
 
 
@@ -68,7 +69,12 @@ def draw_scores(axes: Axes, results: Results, dataset: str) -> None:
         name: np.array(list(by_seed(results, dataset, name, "crps").values())) for name in methods_of(results, dataset)
     }
     axes.set_title(TITLES[dataset])
-    axes.set_xlabel(f"CRPS (marginal law {found.pop(MARGINAL).mean():.2f})" if MARGINAL in found else "CRPS")
+    axes.set_xlabel("CRPS")
+    limit = np.inf
+    if MARGINAL in found:
+        marginal = float(found.pop(MARGINAL).mean())
+        axes.set_xlabel(f"CRPS (marginal law {marginal:.2f})")
+        limit = FAR * marginal
     if not found:
         theme.empty_panel(axes)
         return
@@ -79,5 +85,9 @@ def draw_scores(axes: Axes, results: Results, dataset: str) -> None:
         style = theme.METHODS.get(name, theme.Style(name, "#777777"))
         mean, half = mean_interval(found[name][None])
         look = {"color": style.colour, "marker": style.marker, "linestyle": "", "elinewidth": 0.7}
-        axes.errorbar(mean, [height], xerr=np.nan_to_num(half), **look)
+        if mean[0] < limit:
+            axes.errorbar(mean, [height], xerr=np.nan_to_num(half), **look)
+        else:
+            axes.text(0.97, height, f"{mean[0]:.2g} →", transform=axes.get_yaxis_transform(), ha="right", va="center")
     axes.set_yticks(range(len(ranked)), [theme.method_label(name) for name in ranked])
+    axes.set_ylim(-0.6, len(ranked) - 0.4)

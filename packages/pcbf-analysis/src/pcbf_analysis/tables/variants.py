@@ -19,6 +19,7 @@ from pcbf_records.variants import base_method, is_variant
 # what is changed, in words; any other variant is told by its name
 CHANGES = {
     "pcbf_flow-independent": "independent noises",
+    "pcbf_flow-independent0": "independent noises at λ = 0",
     "pcbf_flow-weight0": "λ = 0",
     "pcbf_flow-half": "λ = 0.5",
     "pcbf_flow-linear": "linear path at λ = 0.5",
@@ -28,7 +29,11 @@ CHANGES = {
     "pcbf_flow-two": "two critics",
 }
 # what a variant is held against where that is not its method: the two differ in one thing only
-AGAINST = {"pcbf_flow-linear": "pcbf_flow-half", "pcbf_flow-mean": "pcbf_flow-weight0"}
+AGAINST = {
+    "pcbf_flow-linear": "pcbf_flow-half",
+    "pcbf_flow-mean": "pcbf_flow-weight0",
+    "pcbf_flow-independent0": "pcbf_flow-weight0",
+}
 
 EXACT_INPUTS, CALIBRATION_INPUTS = (EXACT_RESULTS,), (CALIBRATION_RESULTS,)
 EXACT_TITLE = "Ablations in exact control"
