@@ -29,11 +29,11 @@ from pcbf_experiments.campaign.settings import (
 )
 from pcbf_experiments.campaign.watch import RunLog
 from pcbf_records import layout
-from pcbf_records.exact import MDPS
 from pcbf_records.layout import JobFiles
 from pcbf_records.runs import load_evaluations, load_run, save_evaluations, save_run
 from pcbf_records.sheets import load_sheets
 from pcbf_records.toy import PAPER_PROCESSES, W1_COLUMNS
+from pcbf_records.variants import base_method
 
 from .conftest import REPOSITORY, commit, git, read_rows, said_by
 
@@ -421,7 +421,8 @@ class TestSmoke:
         sheet.write_text(text.replace("iql\tIQL\t1\t1", "iql\tIQL\t1\t2"), encoding="utf-8")
         jobs = plan(smoke_copy, *config_of("smoke"))
         assert jobs["train"] == jobs["evaluate"] == 1
-        assert jobs["exact"] == len(MDPS)
+        pairs = exact_pairs(load_scale(REPOSITORY / "config/scales/smoke.yaml"))
+        assert jobs["exact"] == sum(base_method(method) == "iql" for _, method in pairs)  # its variants included
         assert not {"ablate", "toy", "make_data"} & set(jobs)
 
     def test_other_settings_of_a_control_method_train_its_runs_only(self, smoke_copy, plan):
