@@ -130,5 +130,5 @@ bench: $(STAMP) ## time what costs, as ratios; writes results/benchmarks (half a
 
 clean: ## remove caches and what your own runs made; .venv and what is published stay
 	rm -rf $(filter-out results/README.md results/dvc.% results/published results/benchmarks, $(wildcard results/*))
-	rm -rf .snakemake .cache .pytest_cache .ruff_cache .benchmarks
+	rm -rf .snakemake .cache .pytest_cache .ruff_cache .benchmarks build
 	find packages tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

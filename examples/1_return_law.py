@@ -41,7 +41,7 @@ def one_round(load: np.ndarray, speed: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return 0.5 + 0.5 * speed + 0.3 * rng.standard_normal(speed.shape) - 5 * broke, broke
 
 
-load, speed = rng.uniform(-1, 1, (2, 50_000)).astype(np.float32)
+load, speed = rng.uniform(-1, 1, (2, 200_000)).astype(np.float32)
 reward, broke = one_round(load, speed)
 log = Transition(
     observation=load[:, None],
@@ -60,7 +60,13 @@ data = Dataset(log)  # checked here: lengths, NaN, actions in [-1, 1]
 
 # %%
 config = PCBFCriticConfig(
-    discount=DISCOUNT, hidden_sizes=(64, 64), num_critics=1, learning_rate=3e-3, decay_steps=NUM_STEPS
+    discount=DISCOUNT,
+    hidden_sizes=(64, 64),
+    layer_norm=False,
+    num_critics=1,
+    num_flow_times=4,  # more of them cost no further flow
+    learning_rate=3e-3,
+    decay_steps=NUM_STEPS,
 )
 critic = PCBFCritic(config, TaskSpec(observation_shape=(1,), action_dim=1))
 keys = jax.random.split(jax.random.key(0), 1)  # one key per seed; seeds train side by side
