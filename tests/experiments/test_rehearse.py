@@ -77,4 +77,8 @@ def test_a_short_run_keeps_all_settings_but_its_length():
     cell = cell_of("state")
     settings = Stage(Path(), Path(), Path(), chunk=2).settings_of(cell)
     assert (settings.steps, settings.log_every, settings.snapshot_steps) == (6, 2, (6,))
+    images = Cell(**{**vars(cell), "observations": "pixel", "job": {**cell.job, "run": {**RUN, "batch_size": 256}}})
+    stage = Stage(Path(), Path(), Path())
+    assert (stage.settings_of(images).batch_size, stage.trained(images).batch_size) == (256, 8)
+    assert settings == Stage(Path(), Path(), Path(), chunk=2).trained(cell)
     assert settings.batch_size == 4 and Stage(Path(), Path(), Path()).seeds_of(cell) == [0]  # a CPU takes one

@@ -21,6 +21,7 @@ from pcbf_records.files import atomic_write
 OK = "ok"
 COLUMNS = (
     *("task", "domain", "suite", "method", "config", "outcome", "device", "data", "seeds", "batch_size"),
+    "trained_batch_size",
     *("parameters", "state_bytes", "compile_seconds", "argument_bytes", "output_bytes", "temporary_bytes"),
     *("program_bytes", "checkpoint_bytes", "snapshot_bytes", "steps_per_second", "resume_difference"),
     *("evaluation_seconds", "score", "peak_host_bytes", "peak_device_bytes"),

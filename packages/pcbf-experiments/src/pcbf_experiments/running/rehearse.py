@@ -44,6 +44,7 @@ from pcbf_records.runs import final_score, load_evaluations, load_run
 from pcbf_records.sheets import Task
 
 CHUNKS = 3
+FEW_IMAGES = 8
 PLAYED = {"num_episodes": 2, "num_slots": 2, "episode_limit": 3}
 DIFFERENCE = 1e-2  # what is lost and made again may differ by so much where a device does not repeat itself to the bit
 ROWS = {"state": LocalSettings(3, 1, 60), "pixel": LocalSettings(2, 1, 8)}  # data made here, if there are no others
@@ -84,6 +85,12 @@ class Stage:
         redraw = None if real.redraw_every is None else chunk
         return replace(real, steps=steps, log_every=chunk, eval_every=chunk, eval_from=steps, redraw_every=redraw)
 
+    def trained(self, cell: Cell) -> RunSettings:
+        """What is trained of it: all, but on a CPU few images in a batch, whose convolutions take minutes there."""
+        settings = self.settings_of(cell)
+        is_slow = cell.observations == "pixel" and _is_cpu()
+        return replace(settings, batch_size=min(settings.batch_size, FEW_IMAGES)) if is_slow else settings
+
 
 def _is_cpu() -> bool:
     return jax.default_backend() == "cpu"
@@ -94,10 +101,11 @@ def _is_cpu() -> bool:
 
 def begin(cell: Cell, stage: Stage, note: Any, *, is_last: bool) -> None:
     """Train up to the kill; `note` is given what was measured and what is about to be lost, just before it."""
-    settings, seeds = stage.settings_of(cell), stage.seeds_of(cell)
+    settings, seeds = stage.trained(cell), stage.seeds_of(cell)
     proposals = _cloned(cell, stage) if cell.cloning_job else []
     problem = _problem(cell, stage, settings, proposals)
-    measured = program(problem, settings, len(seeds))
+    measured = program(problem, stage.settings_of(cell), len(seeds))
+    measured["trained_batch_size"] = settings.batch_size
 
     def kill(seed: int, step: int, metrics: Mapping[str, float]) -> None:
         if step > settings.log_every:
@@ -152,7 +160,7 @@ def _cloned(cell: Cell, stage: Stage) -> list[Path]:
     """The last snapshots of behaviour cloning, for a method that takes its proposal from there."""
     assert cell.cloning_job is not None
     cloner = replace(cell, method=CLONER, job=cell.cloning_job, cloning_job=None)
-    settings, seeds = stage.settings_of(cloner), stage.seeds_of(cloner)
+    settings, seeds = stage.trained(cloner), stage.seeds_of(cloner)
     run(_problem(cloner, stage, settings), settings, seeds, stage.results, options=RunOptions(log=io.StringIO()))
     files = JobFiles.of_seeds(stage.results, cell.task, CLONER, seeds)
     return [files.snapshot(seed, settings.steps) for seed in seeds]
@@ -200,7 +208,7 @@ def _memory(compiled: jax.stages.Compiled) -> dict[str, int]:
 
 def resume(cell: Cell, stage: Stage, lost: Mapping[str, float]) -> dict[str, Any]:
     """What was measured while the cell went on from its checkpoint to its place in the table."""
-    settings, seeds = stage.settings_of(cell), stage.seeds_of(cell)
+    settings, seeds = stage.trained(cell), stage.seeds_of(cell)
     files = JobFiles.of_seeds(stage.results, cell.task, cell.method, seeds)
     clones = JobFiles.of_seeds(stage.results, cell.task, CLONER, seeds)
     proposals = [clones.snapshot(seed, settings.steps) for seed in seeds] if cell.cloning_job else []
