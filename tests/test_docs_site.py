@@ -136,4 +136,5 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path):
     builder().build(tmp_path)
     page = (tmp_path / "site/api/core.html").read_text(encoding="utf-8")
     assert 'id="pcbf_core.PCBFCritic.cvar"' in page
+    assert not re.search(r"""(?:src|<link[^>]* href)="https?://""", page), "pages ask the network for nothing"
     assert (tmp_path / "site/published/laptop/report/index.html").is_file()
