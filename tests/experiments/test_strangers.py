@@ -252,6 +252,7 @@ def test_arrays_of_another_kind(name, array, value, good, tmp_path):
 def test_records_with_values_of_another_kind(name, good, change, tmp_path_factory):
     (reader,) = [reader for reader in READERS if reader.name == name]
     values = json.loads(good[name].read_text(encoding="utf-8"))
+    del values["sha256"]  # records of earlier versions have none, and a stranger could make one
     key = change.draw(st.sampled_from([key for key in values if key not in ("final_metrics", "versions", "code")]))
     wrong = change.draw(st.sampled_from([None, -1, 1.5, True, "x", [1, "x"], [[]], {"a": [1]}, "../../etc"]))
     if type(wrong) is type(values[key]) and not isinstance(wrong, int):

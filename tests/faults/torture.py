@@ -135,6 +135,7 @@ class Campaign:
         """Forget all results; data and compiled programs stay."""
         for path in (self.folder / "results").iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self.scheduler = None
 
 
 def _works_in(pid: int, folder: Path) -> bool:

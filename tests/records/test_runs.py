@@ -99,7 +99,7 @@ def test_an_edited_config_is_noticed(tmp_path: Path) -> None:
     save_run(tmp_path / "r.json", make_run())
     text = (tmp_path / "r.json").read_text()
     (tmp_path / "r.json").write_text(text.replace("0.0003", "0.0004"))
-    with pytest.raises(RecordError, match=r"r\.json has been edited: its config does not match its hash; delete it"):
+    with pytest.raises(RecordError, match=r"r\.json has been edited: it does not match its hash; delete it"):
         load_run(tmp_path / "r.json")
 
 
@@ -136,6 +136,7 @@ def test_records_of_the_one_kind_are_not_taken_for_the_other(tmp_path: Path) -> 
     with pytest.raises(RecordError, match="run: "):
         load_run(tmp_path / "judged.json")
     content = json.loads((tmp_path / "run.json").read_text())
+    del content["sha256"]
     (tmp_path / "run.json").write_text(json.dumps({**content, "status": "running"}))
     with pytest.raises(RecordError, match="choose one of finished, diverged"):
         load_run(tmp_path / "run.json")
@@ -182,3 +183,16 @@ def test_receipts_of_the_same_records_are_the_same_bytes(tmp_path: Path) -> None
     before = files.receipt.read_bytes()
     write_receipt(files.receipt, files, {files.record(seed): {"status": "finished"} for seed in (1, 0)})
     assert files.receipt.read_bytes() == before
+
+
+@pytest.mark.parametrize(("save", "load"), [(save_run, load_run), (save_evaluations, load_evaluations)])
+def test_any_changed_value_of_a_record_is_noticed_without_a_receipt(save, load, tmp_path: Path) -> None:
+    """A record that no receipt names yet must not be adopted with a changed byte."""
+    save(tmp_path / "r.json", make_run() if save is save_run else judged(make_run()))
+    text = (tmp_path / "r.json").read_text(encoding="utf-8")
+    (tmp_path / "r.json").write_text(text.replace('"seed": 1', '"seed": 3'), encoding="utf-8")
+    with pytest.raises(RecordError, match="has been edited: it does not match its hash"):
+        load(tmp_path / "r.json")
+    unsigned = {name: value for name, value in json.loads(text).items() if name != "sha256"}
+    (tmp_path / "r.json").write_text(json.dumps(unsigned), encoding="utf-8")
+    assert load(tmp_path / "r.json").seed == 1  # as earlier versions wrote it

@@ -142,7 +142,7 @@ def save_run(path: Path | str, record: RunRecord) -> None:
     values = {**dataclasses.asdict(record), "config_hash": record.config_hash}
     if record.proposal is None:
         del values["proposal"]
-    write_text(path, readable_json(values))
+    _save(path, values)
 
 
 def load_run(path: Path | str) -> RunRecord:
@@ -161,7 +161,12 @@ def load_run(path: Path | str) -> RunRecord:
 
 
 def save_evaluations(path: Path | str, record: EvaluationRecord) -> None:
-    write_text(path, readable_json(dataclasses.asdict(record)))
+    _save(path, dataclasses.asdict(record))
+
+
+def _save(path: Path | str, values: dict[str, Any]) -> None:
+    """Write a record with the hash of all that it says."""
+    write_text(path, readable_json({**values, OWN_HASH: content_hash(values)}))
 
 
 def load_evaluations(path: Path | str) -> EvaluationRecord:
@@ -179,6 +184,7 @@ def load_evaluations(path: Path | str) -> EvaluationRecord:
         raise _no_record(path, "evaluation", error) from error
 
 
+OWN_HASH = "sha256"
 MAX_RECORD_BYTES = 2**28
 NUMBERS = ("scores", "returns", "successes", "lengths", "snapshot_steps")
 WORDS = ("task", "method", "message", "config_hash")
@@ -215,6 +221,13 @@ def _read(path: Path, kind: str) -> dict[str, Any]:
         raise _no_record(path, kind, error) from error
     if not isinstance(content, dict):
         raise _no_record(path, kind, f"it holds a {type(content).__name__}")
+    said = content.pop(OWN_HASH, None)  # records of earlier versions have none
+    try:
+        is_whole = said in (None, content_hash(content))
+    except ValueError:  # numbers that JSON does not know
+        is_whole = False
+    if not is_whole:
+        raise RecordError(f"{path} has been edited: it does not match its hash; delete it and run its command again.")
     return content
 
 

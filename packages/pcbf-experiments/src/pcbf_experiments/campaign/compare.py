@@ -19,6 +19,7 @@ from pcbf_records.canonical import differences, readable_json
 from pcbf_records.commands import Parser
 from pcbf_records.files import open_npz, write_text
 from pcbf_records.layout import MANIFEST
+from pcbf_records.runs import OWN_HASH
 
 Verdict = Literal["identical", "agrees", "differs"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)  # from best to worst
@@ -27,7 +28,7 @@ STANDARD_ERRORS = 2.0  # a mean agrees if it is this many combined standard erro
 FLOOR = {"w1": 0.01, "loss_std": 0.01, "value": 0.01, "score": 1.0}  # and this much more, in units of the quantity
 WORST_SHOWN = 5
 MACHINE_DEPENDENT = {"cost", "paper_comparison", "setting_effects", "ogbench"}  # show what the machine decides
-NOT_COMPARED = {"code", "versions"}  # of a training run: who ran it, not what came out
+NOT_COMPARED = {"code", "versions", OWN_HASH}  # of a training run: who ran it, not what came out
 
 
 @dataclass(frozen=True)
