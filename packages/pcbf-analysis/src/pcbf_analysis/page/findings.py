@@ -154,14 +154,14 @@ def safe_way(results: Results, decisions: Decisions) -> Card | None:
     chart = trade_chart(results, "cliff", only=WALKERS)
     if chart is None or not math.isfinite(found.value):
         return None
+    as_well = decisions["iql-has-the-better-mean"].verdict == HOLDS
     text = (
         f"Beside the cliff PCBF on the flow path gains {100 * found.value:.0f} %"
         f"{interval_words(100 * found.low, 100 * found.high, '.0f')} of what can be gained in the worst tenth, with "
-        "the critic it has for the mean. For the mean itself IQL does as well."
+        f"the critic it has for the mean.{' For the mean itself IQL does as well.' if as_well else ''}"
     )
-    names = ("cvar-acting-takes-the-safe-way", "iql-has-the-better-mean")
     drawn = tuple(method for method in drawn_methods(results, "cliff") if method in WALKERS)
-    return Card("Acting by CVaR takes the safe way.", text, chart, names, drawn)
+    return Card("Acting by CVaR takes the safe way.", text, chart, ("cvar-acting-takes-the-safe-way",), drawn)
 
 
 def suite(results: Results, decisions: Decisions) -> Card | None:
