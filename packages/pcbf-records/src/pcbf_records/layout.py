@@ -329,6 +329,7 @@ PAPER_NUMBERS = "data/paper"
 RAW_DATA = "data/raw"
 CONFIG = "config"
 PUBLISHED_REHEARSAL = "results/published/rehearsal.csv"
+PUBLISHED_FAULTS = "results/published/faults.csv"
 
 
 def scale_folder(scale: str) -> str:
