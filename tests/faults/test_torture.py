@@ -1,8 +1,13 @@
-"""The torture's books: what a seed stands for."""
+"""The torture's books: what a seed stands for, and what is published of it."""
 
 from __future__ import annotations
 
-from .torture import AS_ROOT, DAMAGED, DAMAGES, KILLS, OTHERS, faults_of
+import csv
+from collections import Counter
+
+from pcbf_records.layout import PUBLISHED_FAULTS
+
+from .torture import AS_ROOT, COLUMNS, DAMAGED, DAMAGES, KILLS, OTHERS, REPOSITORY, faults_of
 
 EVERYTHING = sorted(
     [
@@ -19,3 +24,12 @@ def test_a_seed_stands_for_the_same_faults_in_the_same_order():
     assert faults_of(3, 5) == faults_of(3)[:5]
     assert sum(KILLS.values()) >= 20
     assert sorted({*faults_of(3), *AS_ROOT}) == sorted(set(EVERYTHING))
+
+
+def test_what_is_published_is_every_fault_of_its_seed_and_none_was_lost():
+    with (REPOSITORY / PUBLISHED_FAULTS).open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == COLUMNS and len({row["seed"] for row in rows}) == 1
+    assert sorted(row["fault"] for row in rows) == EVERYTHING
+    assert set(Counter(row["outcome"] for row in rows)) == {"survived", "named"}
+    assert all(row["told"] for row in rows if row["outcome"] == "named")

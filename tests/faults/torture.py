@@ -212,6 +212,8 @@ class Adversary:
             if self.wait_for_worker():
                 time.sleep(self.rng.random() * self.job_seconds)
                 self.do(self.left[0])
+        if self.campaign.scheduler is not None and self.campaign.scheduler.poll() is None:
+            self.settle(self.campaign.scheduler.wait(PATIENCE))
         while self.pending:
             self.settle(self.campaign.run())
 
@@ -228,6 +230,8 @@ class Adversary:
 
     def settle(self, code: int | None) -> None:
         """A scheduler has ended by itself: do what it tells about damaged files, or compare a finished campaign."""
+        if code is None or code < 0:
+            return
         if code != 0:
             self.failures += 1
             if not self.mend() and self.failures > 2:

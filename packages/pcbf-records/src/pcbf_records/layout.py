@@ -398,6 +398,7 @@ def calibration_data(dataset: str, episodes: object, length: object, seed: objec
 
 CONFIG = "config"
 PUBLISHED_REHEARSAL = "results/published/rehearsal.csv"
+PUBLISHED_FAULTS = "results/published/faults.csv"
 
 
 def scale_folder(scale: str) -> str:
