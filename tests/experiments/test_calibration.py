@@ -76,7 +76,7 @@ def test_data_repeat_with_their_seed(hopper: Path, tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_walk_through_the_maze_moves_by_its_actions_but_for_jumps(tmp_path: Path):
-    make_data("teleport", tmp_path / "maze.npz", **{**SIZES, "episodes": 6, "length": 150})
+    make_data("teleport", tmp_path / "maze.npz", **{**SIZES, "episodes": 6, "length": 250})
     rows, _ = load_data(tmp_path / "maze.npz")
     index = rows.transition_rows()
     moved = np.abs(rows.observation[index + 1] - rows.observation[index]).max(axis=-1)
