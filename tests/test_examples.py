@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 import runpy
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,10 @@ def test_a_dataset_of_ones_own_is_recorded_trained_on_and_judged(monkeypatch: py
     assert (tmp_path / "minari/buoy/tipsy-v0/data").is_dir()
     assert found["loaded"].info.num_episodes == 10 and found["loaded"].spec.observation_shape == (4,)
     assert found["state"].params.keys() == {"critic", "proposal"} and len(found["result"].scores) == 50
+    found.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # Minari leaves its temporary folder to the garbage collector
+        gc.collect()
 
 
 @pytest.mark.slow

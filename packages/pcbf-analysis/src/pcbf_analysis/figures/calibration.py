@@ -31,20 +31,25 @@ TOP = 3.0  # of a histogram's axis, in units of the uniform density
 
 
 def draw(results: Results) -> Figure:
-    """The figure: a row of histograms per dataset, then a panel of scores each."""
-    figure = Figure(figsize=(theme.DOUBLE_COLUMN, 5.0), layout="constrained")
-    parts: Any = figure.subfigures(2, 1, height_ratios=(3, 2))
-    upper, lower = parts
+    """The figure: a row of histograms per dataset, then a panel of scores each.
+
+    Margins are given: with two grids the layout that matplotlib finds differs in its last digits from run to run.
+    """
+    figure = Figure(figsize=(theme.DOUBLE_COLUMN, 5.0))
     methods = list(dict.fromkeys(method for dataset in DATASETS for method in methods_of(results, dataset)))
-    grid = upper.subplots(len(DATASETS), max(len(methods), 1), sharex=True, sharey=True, squeeze=False)
+    shape = len(DATASETS), max(len(methods), 1)
+    upper = figure.add_gridspec(*shape, left=0.04, right=0.99, bottom=0.49, top=0.93, wspace=0.24, hspace=0.16)
+    lower = figure.add_gridspec(1, len(DATASETS), left=0.13, right=0.985, bottom=0.07, top=0.36, wspace=0.62)
+    grid = upper.subplots(sharex=True, sharey=True, squeeze=False)
     for row, dataset in zip(grid, DATASETS, strict=True):
         for axes, method in zip(row, methods or [""], strict=True):
             draw_histogram(axes, results.calibration_record(dataset, method), theme.METHODS.get(method))
         row[0].set_ylabel(dataset)
     for axes, method in zip(grid[0], methods, strict=False):
         axes.set_title(theme.method_label(method).replace(", ", ",\n"), fontsize=6)
-    upper.supxlabel("F(return) under the learned law", fontsize=7)
-    for axes, dataset in zip(lower.subplots(1, len(DATASETS)), DATASETS, strict=True):
+    figure.text(0.515, 0.425, "F(return) under the learned law", fontsize=7, ha="center")
+    panels: Any = lower.subplots()
+    for axes, dataset in zip(panels, DATASETS, strict=True):
         draw_scores(axes, results, dataset)
     return figure
 
