@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from pcbf_records import layout
+from pcbf_records.arrays import Floats
 from pcbf_records.control import EVALUATION_COLUMNS, Configs, load_configs
 from pcbf_records.errors import RecordError
-from pcbf_records.toy import Floats
 
 ABLATED_SETTING = "control_weight"  # of fig:ablations
 

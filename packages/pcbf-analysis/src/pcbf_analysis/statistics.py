@@ -20,7 +20,7 @@ import scipy  # takes a second to load scipy.stats, and does so only where it is
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from pcbf_records.toy import Floats
+from pcbf_records.arrays import Floats
 
 Statistic = Callable[..., Any]  # of one array per task, with an `axis`
 

@@ -30,9 +30,9 @@ from pcbf_core.types import TaskSpec, Transition
 from pcbf_experiments.data.make_calibration import load_data
 from pcbf_experiments.data.rows import Rows
 from pcbf_experiments.scoring import scores
-from pcbf_experiments.seeds import SeedSettings, train_seeds
+from pcbf_experiments.seeds import SeedSettings, made_by, train_seeds
+from pcbf_records.arrays import Floats
 from pcbf_records.calibration import CALIBRATED, COVERAGES, MARGINAL, MONTE_CARLO
-from pcbf_records.toy import Floats
 from pcbf_records.variants import base_method
 
 OpenShare = Annotated[float, Range(above=0, below=1)]
@@ -259,13 +259,5 @@ def make_record(
 def metadata(
     dataset: str, method: str, settings: CalibrationSettings, default: Mapping[str, Any], own: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What made a record: the job, its settings and the versions that decide its bits."""
-    return {
-        "dataset": dataset,
-        "method": method,
-        "settings": dataclasses.asdict(settings),
-        "default": dict(default),
-        "own": dict(own),
-        "jax": jax.__version__,
-        "platform": jax.default_backend(),
-    }
+    """What made a record: the job, and see `made_by`."""
+    return {"dataset": dataset, **made_by(method, settings, default, own)}

@@ -34,7 +34,7 @@ from pcbf_core.mdp import (
 from pcbf_core.mrp import DiscreteLaw
 from pcbf_core.noise import even_levels
 from pcbf_core.types import Values
-from pcbf_experiments.seeds import SeedSettings, seed_keys, train_seeds
+from pcbf_experiments.seeds import SeedSettings, made_by, seed_keys, train_seeds
 from pcbf_records.exact import MEAN, measure_name
 from pcbf_records.variants import base_method
 
@@ -159,17 +159,9 @@ def make_record(
 def metadata(
     mdp: str, method: str, settings: ExactSettings, default: Mapping[str, Any], own: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What made a record: the job, its settings and the versions that decide its bits."""
-    return {
-        "mdp": mdp,
-        "process": dataclasses.asdict(MDPS[mdp]),  # pyright: ignore[reportArgumentType]
-        "method": method,
-        "settings": dataclasses.asdict(settings),
-        "default": dict(default),
-        "own": dict(own),
-        "jax": jax.__version__,
-        "platform": jax.default_backend(),
-    }
+    """What made a record: the job, its process, and see `made_by`."""
+    process = dataclasses.asdict(MDPS[mdp])  # pyright: ignore[reportArgumentType]
+    return {"mdp": mdp, "process": process, **made_by(method, settings, default, own)}
 
 
 # --- what no policy can exceed ----------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ import numpy as np
 import scoringrules
 from numpy.typing import ArrayLike
 
+from pcbf_records.arrays import Floats
 from pcbf_records.calibration import COVERAGES, NUM_BINS, TAIL
-from pcbf_records.toy import Floats
 
 
 def randomised_pit(samples: Floats, returns: Floats, uniform: Floats, tolerance: float = 0.0) -> Floats:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -40,6 +41,18 @@ class SeedSettings:
     @property
     def seeds(self) -> np.ndarray:
         return self.first_seed + np.arange(self.num_seeds)
+
+
+def made_by(method: str, settings: SeedSettings, default: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """What made the record of a method: its settings and the versions that decide its bits."""
+    return {
+        "method": method,
+        "settings": dataclasses.asdict(settings),
+        "default": dict(default),
+        "own": dict(own),
+        "jax": jax.__version__,
+        "platform": jax.default_backend(),
+    }
 
 
 def seed_keys(settings: SeedSettings) -> Array:

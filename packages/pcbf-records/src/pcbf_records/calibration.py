@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pcbf_records.arrays import load_arrays, save_arrays
+from pcbf_records.arrays import Floats, load_arrays, save_arrays
 from pcbf_records.errors import RecordError
 from pcbf_records.files import write_csv
 from pcbf_records.layout import CALIBRATION_RESULTS, calibration_files, calibration_run
-from pcbf_records.toy import Floats
 
 DATASETS = ("cube", "teleport", "hopper")
 CUBE_TASK = "cube-single-play-singletask-task1-v0"  # whose rewards the dataset cube has

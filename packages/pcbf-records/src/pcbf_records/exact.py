@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pcbf_records.arrays import load_arrays, save_arrays
+from pcbf_records.arrays import Floats, load_arrays, save_arrays
 from pcbf_records.errors import RecordError
 from pcbf_records.files import write_csv
 from pcbf_records.layout import EXACT_OPTIMA, EXACT_RESULTS, exact_files, exact_run
-from pcbf_records.toy import Floats
 
 MDPS = ("cliff", "gamble")
 RESULT_COLUMNS = ("mdp", "method", "seed", "risk_level", "measure", "value")

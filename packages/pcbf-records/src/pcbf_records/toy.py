@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pcbf_records.canonical import canonical_json
+from pcbf_records.arrays import Floats, check_shapes, read_arrays, read_metadata, write_arrays
 from pcbf_records.errors import RecordError
-from pcbf_records.files import atomic_write, open_npz, write_csv
+from pcbf_records.files import write_csv
 from pcbf_records.layout import TOY_LOSS_STD, TOY_TUNING_W1, TOY_W1, toy_files, toy_run
 
 PAPER_PROCESSES = ("solitaire", "bernoulli", "chain")
@@ -53,8 +51,6 @@ RESIDUAL_SHAPES = {
     "residual_shared": "SKG",
     "residual_independent": "SKG",
 }
-
-Floats = NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,19 +117,12 @@ class ToyRecord:
 def save_toy_record(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
     """Write the arrays of a toy job, checked as they are when read, with what made them."""
     _check_arrays(path, arrays)
-    told = np.array(json.dumps(json.loads(canonical_json(metadata)), sort_keys=True))
-    with atomic_write(path, "wb") as file:
-        np.savez_compressed(file, **{**arrays, "metadata": told})
+    write_arrays(path, arrays, metadata)
 
 
 def load_toy_record(path: Path) -> ToyRecord:
     """The toy record at `<process>/<method>.npz`, with every array's shape checked."""
-    process, method = path.parent.name, path.stem
-    try:
-        with open_npz(path) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise RecordError(f"{_named(path)} is not a readable npz ({error}); {_remake(path)}") from error
+    process, method, arrays = path.parent.name, path.stem, read_arrays(path, _remake(path))
     has_flow, has_residual = _check_arrays(path, arrays)
     flow = residual = None
     if has_flow:
@@ -161,42 +150,6 @@ def _check_arrays(path: Path, arrays: Mapping[str, Any]) -> tuple[bool, bool]:
         if is_there:
             check_shapes(path, arrays, MODEL_SHAPES | shapes, sizes, _remake(path))
     return parts[0], parts[1]
-
-
-def check_shapes(
-    path: Path, arrays: Mapping[str, Any], shapes: Mapping[str, str], sizes: dict[str, int], remake: str
-) -> None:
-    """Raise unless all arrays are there with consistent axes; `sizes` collects the length of each axis letter."""
-    missing = [name for name in shapes if name not in arrays]
-    if missing:
-        raise RecordError(f"{_named(path)} lacks {', '.join(missing)}; {remake}")
-    for name, letters in shapes.items():
-        shape, dtype = np.shape(arrays[name]), np.asarray(arrays[name]).dtype
-        if dtype.kind not in "biuf":
-            raise RecordError(f"{_named(path)}: `{name}` holds {dtype}, expected numbers; {remake}")
-        if len(shape) != len(letters):
-            raise RecordError(f"{_named(path)}: `{name}` has shape {shape}, expected {len(letters)} axes; {remake}")
-        for letter, size in zip(letters, shape, strict=True):
-            if sizes.setdefault(letter, size) != size:
-                raise RecordError(
-                    f"{_named(path)}: `{name}` has shape {shape}, but its axis {letter} "
-                    f"(of {letters}) has length {sizes[letter]} in the other arrays; {remake}"
-                )
-
-
-def read_metadata(path: Path, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """What made a record, {} where it does not say."""
-    if "metadata" not in arrays:
-        return {}
-    try:
-        content = json.loads(str(arrays["metadata"]))
-    except (ValueError, RecursionError) as error:
-        raise RecordError(f"{_named(path)}: `metadata` is not JSON ({error}).") from error
-    return content if isinstance(content, dict) else {"metadata": content}
-
-
-def _named(path: Path) -> str:
-    return "/".join(path.parts[-4:])
 
 
 def _remake(path: Path) -> str:

@@ -36,7 +36,7 @@ from pcbf_analysis.results import (
     select,
 )
 from pcbf_analysis.tables.scores import paired_differences
-from pcbf_records.toy import Floats
+from pcbf_records.arrays import Floats
 
 Direction = Literal["falls", "rises"]
 CHOSEN = "chosen"  # in place of a coefficient: the one that tuning seeds choose for the process

@@ -14,8 +14,8 @@ from pcbf_analysis import theme
 from pcbf_analysis.control import Run
 from pcbf_analysis.figures.common import draw_mean, legend_lines, mean_interval
 from pcbf_analysis.results import Results, short_task
+from pcbf_records.arrays import Floats
 from pcbf_records.layout import CONTROL_EVALUATIONS
-from pcbf_records.toy import Floats
 
 TITLE = "Score of PCBF against λ"
 CAPTION = (

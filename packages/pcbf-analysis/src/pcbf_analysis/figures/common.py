@@ -17,7 +17,8 @@ from pcbf_analysis import theme
 from pcbf_analysis.results import Results, Setting, chosen_coefficient
 from pcbf_analysis.theme import Style
 from pcbf_core.mrp import MRPS, DiscreteLaw, ReturnLaw
-from pcbf_records.toy import PAPER_PROCESSES, Floats, FlowRecord, ToyRecord
+from pcbf_records.arrays import Floats
+from pcbf_records.toy import PAPER_PROCESSES, FlowRecord, ToyRecord
 
 RETURN_RANGES = {"solitaire": (-4.0, 10.0), "bernoulli": (-3.0, 3.0), "chain": (-5.0, 25.0)}  # of the flow maps
 CDF_RANGES = {"solitaire": (-1.0, 10.5), "bernoulli": (-0.5, 2.5), "chain": (-2.0, 22.0)}

@@ -12,8 +12,9 @@ from pcbf_analysis import theme
 from pcbf_analysis.figures.common import draw_mean, legend_lines
 from pcbf_analysis.results import Results, late_losses, seed_means
 from pcbf_analysis.theme import Style
+from pcbf_records.arrays import Floats
 from pcbf_records.layout import THEORY_POPULATION, TOY_W1, toy_run
-from pcbf_records.toy import PROCESSES, Floats
+from pcbf_records.toy import PROCESSES
 
 TITLE = "λ without bias: the flow path beside the paper's"
 CAPTION = (

@@ -23,8 +23,9 @@ from pcbf_analysis.figures.common import (
     thinned,
 )
 from pcbf_analysis.results import Results, Setting
+from pcbf_records.arrays import Floats
 from pcbf_records.layout import toy_run
-from pcbf_records.toy import Floats, FlowRecord
+from pcbf_records.toy import FlowRecord
 
 TITLE = "Learned PCBF flows on the toy processes"
 CAPTION = (

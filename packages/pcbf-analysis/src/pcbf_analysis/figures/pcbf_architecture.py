@@ -15,8 +15,8 @@ from pcbf_analysis import theme
 from pcbf_analysis.results import Results
 from pcbf_core.mrp import MRPS
 from pcbf_core.paths import current_point, successor_point, uncorrected_point
+from pcbf_records.arrays import Floats
 from pcbf_records.layout import toy_run
-from pcbf_records.toy import Floats
 
 TITLE = "Path-coupled Bellman geometry"
 CAPTION = (

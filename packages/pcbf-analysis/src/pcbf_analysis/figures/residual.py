@@ -10,8 +10,9 @@ from pcbf_analysis import theme
 from pcbf_analysis.figures.common import legend_lines, mean_interval
 from pcbf_analysis.results import Results
 from pcbf_analysis.theme import Style
+from pcbf_records.arrays import Floats
 from pcbf_records.layout import toy_run
-from pcbf_records.toy import Floats, ResidualRecord
+from pcbf_records.toy import ResidualRecord
 
 TITLE = "Corrected Bellman residual on Solitaire Dice"
 CAPTION = (

@@ -16,8 +16,8 @@ from pcbf_analysis.figures.common import draw_mean, legend_lines, mean_interval
 from pcbf_analysis.results import Results, Setting, chosen_coefficient, reported_w1, seed_means
 from pcbf_analysis.theme import Style
 from pcbf_core.mrp import MRPS
+from pcbf_records.arrays import Floats
 from pcbf_records.layout import TOY_TUNING_W1, TOY_W1
-from pcbf_records.toy import Floats
 
 CAPTION = (
     "W1 distance to the exact return law (logarithmic axis) against the coefficient: λ in [0, γ] for PCBF with shared "

@@ -14,7 +14,8 @@ from pcbf_analysis import statistics, theme
 from pcbf_analysis.figures.common import common_cells, exact_cdf, thinned
 from pcbf_analysis.results import Results, exact_law
 from pcbf_core.mrp import MRPS, DiscreteLaw, ReturnLaw
-from pcbf_records.toy import PROCESSES, Floats, ToyRecord
+from pcbf_records.arrays import Floats
+from pcbf_records.toy import PROCESSES, ToyRecord
 
 PATHS = {"linear": "pcbf", "flow": "pcbf_flow"}
 NUM_LEVELS = 64  # of the quantile curves; more are not seen

@@ -11,8 +11,8 @@ from pcbf_analysis.figures.exact_control import drawn_methods
 from pcbf_analysis.page.charts import Chart, label, scale_of
 from pcbf_analysis.results import Results
 from pcbf_analysis.tables.exact import TAIL, by_seed, optimum, risk_levels_of
+from pcbf_records.arrays import Floats
 from pcbf_records.exact import MEAN, measure_name
-from pcbf_records.toy import Floats
 
 
 def trade_chart(results: Results, mdp: str, only: Sequence[str] | None = None) -> Markup | None:

@@ -12,8 +12,9 @@ from pcbf_analysis import statistics
 from pcbf_analysis.results import Results, chosen_coefficient, exact_law
 from pcbf_analysis.tables.form import Column, Table
 from pcbf_core.mrp import MRPS
+from pcbf_records.arrays import Floats
 from pcbf_records.layout import TOY_TUNING_W1, TOY_W1, toy_run
-from pcbf_records.toy import PROCESSES, TOY_METHODS, Floats, ToyRecord
+from pcbf_records.toy import PROCESSES, TOY_METHODS, ToyRecord
 
 OURS = ("pcbf_flow", 1.0)  # the method that has nothing to tune
 INPUTS = (TOY_W1, TOY_TUNING_W1, *(toy_run(process, method) for process in PROCESSES for method in TOY_METHODS))

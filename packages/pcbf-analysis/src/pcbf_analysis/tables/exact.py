@@ -12,9 +12,9 @@ from pcbf_analysis import statistics, theme
 from pcbf_analysis.results import Results
 from pcbf_analysis.tables.form import Column, Table
 from pcbf_analysis.tables.scores import better_side, paired_differences
+from pcbf_records.arrays import Floats
 from pcbf_records.exact import MDPS, MEAN, measure_name
 from pcbf_records.layout import EXACT_OPTIMA, EXACT_RESULTS
-from pcbf_records.toy import Floats
 from pcbf_records.variants import is_variant
 
 OURS = "pcbf_flow"

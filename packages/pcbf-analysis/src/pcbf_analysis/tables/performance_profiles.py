@@ -10,8 +10,8 @@ from pcbf_analysis import statistics
 from pcbf_analysis.results import Results
 from pcbf_analysis.tables.form import Column, Table
 from pcbf_analysis.tables.scores import Suite, data_note, load_suite
+from pcbf_records.arrays import Floats
 from pcbf_records.layout import CONTROL_EVALUATIONS
-from pcbf_records.toy import Floats
 
 TITLE = "Performance profiles as numbers"
 CAPTION = (

@@ -13,7 +13,7 @@ import pandas as pd
 from pcbf_analysis import statistics, theme
 from pcbf_analysis.results import Results
 from pcbf_analysis.tables.form import Column
-from pcbf_records.toy import Floats
+from pcbf_records.arrays import Floats
 
 PAPER_SCALE = "paper"
 SUMMARY = ("mean", "std", "low", "high", "iqm", "num_seeds", "num_diverged", "num_episodes")  # of a cell
