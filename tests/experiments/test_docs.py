@@ -86,7 +86,7 @@ def test_adding_an_mrp(capsys: pytest.CaptureFixture[str]):
     for state in process.live_states:
         samples = np.asarray(process.monte_carlo_returns(jax.random.key(0), state, 20_000, max_steps=2))
         assert process.return_law(state).wasserstein1(samples) < 0.02
-    assert (scope["w1"] < 0.08).all()
+    assert (scope["measured"].w1 < 0.08).all()
     assert "0:" in capsys.readouterr().out
 
 

@@ -127,7 +127,7 @@ def test_the_work_of_a_job_is_its_gradient_steps_or_those_of_its_episodes():
     run = {"steps": 60, "eval_every": 20, "evaluation": {"num_episodes": 7, "episode_limit": 5}}
     plan = load_plan(REPOSITORY, {"scale": "smoke", "toy": toy, "control": {"run": run, "num_seeds": 3}})
     work, before = plan_work(plan), START_UP_WORK + COMPILE_WORK
-    num_coefficients = len(plan.settings["smoke"]["toy"]["dcfm_weights"])
+    num_coefficients = len(plan.settings["smoke"]["toy"]["dcfm_weights"]["solitaire"])
     alone = sum(len(pairs(plan.settings[plan.scale])) for pairs in (toy_pairs, exact_pairs, calibration_pairs))
     assert len(work) == alone + 2 * len(plan.selected())
     assert work[VALUE_FLOWS.name] == before + num_coefficients * (2 + 1) * 500

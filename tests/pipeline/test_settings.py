@@ -108,7 +108,10 @@ def test_schema_knows_the_core():
         ({"stratified": "yes"}, 'toy.stratified = "yes": must be true or false'),
         ({"hidden_sizes": []}, "toy.hidden_sizes = []: must be a list of at least 1"),
         ({"hidden_sizes": [64, 0]}, "toy.hidden_sizes[1] = 0: must be >= 1"),
-        ({"dcfm_weights": [0.0, 0.0]}, "toy.dcfm_weights = [0.0, 0.0]: must be a list without repetition"),
+        (
+            {"dcfm_weights": {name: [0.0] * (1 + (name == "solitaire")) for name in PROCESSES}},
+            "toy.dcfm_weights.solitaire = [0.0, 0.0]: must be a list without repetition",
+        ),
         ({"num_step": 3}, "toy.num_step = 3: unknown key; did you mean num_steps?"),
         ({"num_steps": None}, "toy.num_steps is missing: must be an integer >= 1"),
         (
@@ -338,14 +341,14 @@ def test_laptop_is_the_default():
 
 def test_a_job_depends_on_its_own_grid_only():
     plain = load_scale(SMOKE)
-    changed = load_scale(SMOKE, {"toy": {"dcfm_weights": [0.25], "control_weights": {"chain": [0.1]}}})
+    changed = load_scale(SMOKE, {"toy": {"dcfm_weights": {"normal": [0.25]}, "control_weights": {"chain": [0.1]}}})
     different = {
         (process, method)
         for process in PROCESSES
         for method in TOY_METHODS
         if toy_job(plain, process, method) != toy_job(changed, process, method)
     }
-    assert different == {("chain", "pcbf"), *((process, "value_flows") for process in PROCESSES)}
+    assert different == {("chain", "pcbf"), ("normal", "value_flows")}
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -411,8 +414,9 @@ def test_every_job_can_be_read_by_training_and_by_evaluation(scale):
 
 
 def test_work_counts_the_steps_of_all_learners():
-    settings = load_scale(SMOKE, {"toy": {"num_seeds": 2, "num_steps": 10, "dcfm_weights": [0.0, 0.5, 1.0]}})
-    assert toy_work(toy_job(settings, "chain", "value_flows")) == 3 * (2 + 1) * 10
+    settings = load_scale(SMOKE, {"toy": {"num_seeds": 2, "num_steps": 10, "learning_rates": [0.1, 0.2, 0.3]}})
+    assert toy_work(toy_job(settings, "chain", "value_flows"), "value_flows") == 3 * (2 + 1) * 10
+    assert toy_work(toy_job(settings, "chain", "iqn"), "iqn") == (2 + 3 * 1) * 10, "reported seeds train at one rate"
 
 
 def test_the_hash_ignores_order_and_nothing_else():

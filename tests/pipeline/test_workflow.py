@@ -300,7 +300,7 @@ class TestSmoke:
         assert list(rows[0]) == list(W1_COLUMNS)
         assert all(float(row["w1"]) >= 0 for row in rows)
         found = [row for row in rows if (row["env"], row["method"]) == ("bernoulli", "value_flows")]
-        assert len(found) == toy["num_seeds"] * len(toy["dcfm_weights"])
+        assert len(found) == toy["num_seeds"] * len(toy["dcfm_weights"]["bernoulli"])
 
     def test_a_second_run_does_nothing(self, smoke_copy, run_module):
         done = run_module(smoke_copy, "pcbf_experiments.campaign.watch", "--", "snakemake", "--config", "scale=smoke")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ from pcbf_core.noise import even_levels, noise_at_levels
 from pcbf_core.theory import corrected_residual
 from pcbf_core.training import init_many, train_chunk
 from pcbf_core.types import Transition
-from pcbf_records.toy import RESIDUAL_STEPS, TOY_METHODS
+from pcbf_records.toy import RESIDUAL_STEPS, TOY_METHODS, TUNED_FIRST
 
 FIRST_TUNING_SEED = 1000
 IQN_SETTINGS = {
@@ -54,6 +54,7 @@ class ToySettings:
         for methods without such a weight (IQN, C51, FlowIQN).
       num_seeds: learners per coefficient, seeded 0, 1, …; a seed sees the same batches at every coefficient.
       num_tuning_seeds: further learners, seeded 1000, 1001, …, on which a coefficient is chosen; never reported.
+        Where it is a learning rate (`TUNED_FIRST`), the others train at the chosen one only.
       num_steps, batch_size: gradient steps, and transitions per step.
       num_flow_times: flow times per transition that share one successor flow.
       num_eval_steps, num_eval_samples: solver steps and evenly spread noises of the evaluation.
@@ -102,8 +103,8 @@ class Entry:
 
     Attributes:
       critic, config: its classes.
-      coefficient: the setting that its grid varies; one of the config's `coefficients` trains side by side, another in
-        turn.
+      coefficient: the setting that its grid varies; one of the config's `coefficients`, or, for those that are
+        `TUNED_FIRST`, any other.
       settings: what is fixed for it.
       group_size: rows of a batch that start in one state.
     """
@@ -147,44 +148,58 @@ def make_critics(process: MarkovRewardProcess, method: str, settings: ToySetting
     def make(**changes: Any) -> ReturnCritic:
         return entry.critic(entry.config(**fixed | changes), spec)
 
-    if entry.coefficient in make().config.coefficients:
-        return [make()]
-    return [make(**{entry.coefficient: value}) for value in settings.coefficients]
+    if method in TUNED_FIRST:
+        return [make(**{entry.coefficient: value}) for value in settings.coefficients]
+    return [make()]
+
+
+class Learners(NamedTuple):
+    """Learners of one critic side by side: its grid of coefficients, and for each all seeds in turn."""
+
+    critic: ReturnCritic
+    states: LearnerState  # (learners, …)
+    losses: np.ndarray  # (learners, steps)
 
 
 def train(
     process: MarkovRewardProcess,
     method: str,
+    critic: ReturnCritic,
     settings: ToySettings,
+    seeds: Sequence[int],
     report: Callable[[int], None] = lambda step: None,
-) -> tuple[ReturnCritic, LearnerState, np.ndarray]:
-    """A critic that reads all learners of the grid, their states (learners, …) and losses (coefficients, seeds, steps).
+) -> Learners:
+    """The critic's learners, one per seed and, if its coefficient varies by learner, per value of the grid.
 
-    `report` hears how many steps all learners together have made.
+    `report` hears how many steps all of them together have made.
     """
-    entry, critics, seeds = ENTRIES[method], make_critics(process, method, settings), all_seeds(settings)
+    entry = ENTRIES[method]
     source = ProcessSource(process, settings.absorbing_fraction, entry.group_size)
-    side_by_side = len(settings.coefficients) // len(critics)
-    keys = jnp.tile(jax.vmap(jax.random.key)(jnp.array(seeds)), side_by_side)
+    varies = method not in TUNED_FIRST
+    keys = jnp.tile(jax.vmap(jax.random.key)(jnp.array(seeds)), len(settings.coefficients) if varies else 1)
+    states, losses = init_many(critic, keys), []
+    if varies:
+        values = jnp.repeat(jnp.array(settings.coefficients, jnp.float32), len(seeds))
+        states = states.replace(coefficients={**states.coefficients, entry.coefficient: values})
     chunk = max(settings.num_steps // 50, 1)
-    trained, histories = [], []
-    for done, critic in enumerate(critics):
-        states, losses = init_many(critic, keys), []
-        if entry.coefficient in states.coefficients:
-            values = jnp.repeat(jnp.array(settings.coefficients, jnp.float32), len(seeds))
-            states = states.replace(coefficients={**states.coefficients, entry.coefficient: values})
-        for start in range(0, settings.num_steps, chunk):
-            num_steps = min(chunk, settings.num_steps - start)
-            states, metrics = train_chunk(
-                critic, states, source, keys, start, num_steps=num_steps, batch_size=settings.batch_size
-            )
-            losses.append(np.asarray(metrics["critic_loss"]))
-            report(len(keys) * (done * settings.num_steps + start + num_steps))
-        trained.append(states)
-        histories.append(np.concatenate(losses, axis=1))
-    shape = (len(settings.coefficients), len(seeds), settings.num_steps)
-    together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trained)
-    return critics[0], together, np.concatenate(histories).reshape(shape)
+    for start in range(0, settings.num_steps, chunk):
+        num_steps = min(chunk, settings.num_steps - start)
+        states, metrics = train_chunk(
+            critic, states, source, keys, start, num_steps=num_steps, batch_size=settings.batch_size
+        )
+        losses.append(np.asarray(metrics["critic_loss"]))
+        report(len(keys) * (start + num_steps))
+    if not np.isfinite(losses[-1][:, -1]).all():
+        raise FloatingPointError(f"{method} on {process.name} diverged: the last loss is NaN or infinite.")
+    return Learners(critic, states, np.concatenate(losses, axis=1))
+
+
+class Measured(NamedTuple):
+    """What a record keeps of learners, (learners, …), or over a grid (coefficients, seeds, …)."""
+
+    losses: np.ndarray  # (…, steps)
+    quantiles: np.ndarray  # (…, states, levels)
+    w1: np.ndarray  # (…, states), distance to the exact law
 
 
 def all_seeds(settings: ToySettings) -> list[int]:
@@ -192,27 +207,81 @@ def all_seeds(settings: ToySettings) -> list[int]:
     return [*range(settings.num_seeds), *range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + settings.num_tuning_seeds)]
 
 
-def evaluate(
-    critic: ReturnCritic, states: LearnerState, process: MarkovRewardProcess, settings: ToySettings
-) -> tuple[np.ndarray, np.ndarray]:
-    """Quantiles (learners, states, levels) and W1 to the exact law (learners, states)."""
-    live = jnp.array(process.live_states)
-    read = critic.quantiles
-    if isinstance(critic, FlowCritic):
-        read = partial(critic.quantiles, num_flow_steps=settings.num_eval_steps)
+def evaluate(learners: Learners, process: MarkovRewardProcess, settings: ToySettings) -> Measured:
+    """What a record keeps of every learner."""
+    live = process.live_states
+    fine, coarse = _quantiles(
+        learners.critic, learners.states, live, settings.num_eval_samples, settings.num_eval_steps
+    )
+    laws = [process.return_law(state) for state in live]
+    w1 = [
+        [law.wasserstein1(returns) for law, returns in zip(laws, learner, strict=True)] for learner in np.asarray(fine)
+    ]
+    return Measured(learners.losses, np.asarray(coarse), np.array(w1))
 
-    @jax.jit
-    @jax.vmap
-    def quantiles(state: LearnerState) -> tuple[Array, Array]:
-        levels = (even_levels(settings.num_eval_samples), even_levels(NUM_LEVELS))
-        nothing = jnp.zeros((len(live), 0))
-        fine, coarse = (read(state, live, nothing, u) for u in levels)
+
+@partial(jax.jit, static_argnums=(0, 2, 3, 4))
+def _quantiles(
+    critic: ReturnCritic, states: LearnerState, live: tuple[int, ...], num_samples: int, num_flow_steps: int
+) -> tuple[Array, Array]:
+    """Many quantiles of every learner at the live states, and those that a record keeps."""
+    read = (
+        partial(critic.quantiles, num_flow_steps=num_flow_steps) if isinstance(critic, FlowCritic) else critic.quantiles
+    )
+    here, nothing = jnp.array(live), jnp.zeros((len(live), 0))
+
+    def of_one(state: LearnerState) -> tuple[Array, Array]:
+        fine, coarse = (read(state, here, nothing, even_levels(count)) for count in (num_samples, NUM_LEVELS))
         return fine, jnp.sort(coarse, axis=-1)
 
-    fine, coarse = (np.asarray(x) for x in quantiles(states))
-    laws = [process.return_law(state) for state in process.live_states]
-    w1 = [[law.wasserstein1(returns) for law, returns in zip(laws, learner, strict=True)] for learner in fine]
-    return coarse, np.array(w1)
+    return jax.vmap(of_one)(states)
+
+
+def best_coefficient(tuning_w1: np.ndarray, process: MarkovRewardProcess) -> int:
+    """Index of the lowest W1 (coefficients, seeds, states), mean over seeds and the states that are reported."""
+    reported = [process.live_states.index(state) for state in process.evaluation_states]
+    return int(tuning_w1[..., reported].mean(axis=(1, 2)).argmin())
+
+
+def tune_first(
+    process: MarkovRewardProcess, method: str, settings: ToySettings, report: Callable[[int], None]
+) -> Measured:
+    """Every coefficient on the tuning seeds, the best of them on the others; what did not run is NaN.
+
+    Each learner trains alone, so that all of one coefficient share one compiled program.
+    """
+    critics, seeds, count = make_critics(process, method, settings), all_seeds(settings), settings.num_seeds
+    made = iter(range(len(seeds) * len(critics)))
+
+    def one(critic: ReturnCritic, seed: int) -> Measured:
+        before = next(made) * settings.num_steps
+        learner = train(process, method, critic, settings, [seed], lambda step: report(before + step))
+        return evaluate(learner._replace(critic=critics[0]), process, settings)
+
+    def together(learners: Sequence[Measured]) -> Measured:
+        return Measured(*(np.stack(part) for part in zip(*learners, strict=True)))
+
+    tried = [[one(critic, seed) for seed in seeds[count:]] for critic in critics]
+    best = best_coefficient(np.stack([together(learners).w1[:, 0] for learners in tried]), process)
+    chosen = [one(critics[best], seed) for seed in seeds[:count]]
+    skipped = [Measured(*(np.full_like(part, np.nan) for part in chosen[0]))] * count
+    rows = [together([*(chosen if i == best else skipped), *tuning]) for i, tuning in enumerate(tried)]
+    return Measured(*(part[:, :, 0] for part in together(rows)))
+
+
+def measure(
+    process: MarkovRewardProcess,
+    method: str,
+    settings: ToySettings,
+    report: Callable[[int], None] = lambda step: None,
+) -> tuple[Measured, Learners | None]:
+    """Losses, quantiles and W1 over coefficients and seeds, tuning seeds last; the learners if they share a critic."""
+    if method in TUNED_FIRST:
+        return tune_first(process, method, settings, report), None
+    seeds = all_seeds(settings)
+    learners = train(process, method, make_critics(process, method, settings)[0], settings, seeds, report)
+    grid = len(settings.coefficients), len(seeds)
+    return Measured(*(x.reshape(*grid, *x.shape[1:]) for x in evaluate(learners, process, settings))), learners
 
 
 def flow_picture(
@@ -299,39 +368,40 @@ def make_record(
 ) -> dict[str, np.ndarray]:
     """The arrays that one job records, by name."""
     check_choice("process", name, MRPS)
+    check_choice("method", method, TOY_METHODS)
     process = MRPS[name]
-    critic, states, losses = train(process, method, settings, report)
-    if not np.isfinite(losses[..., -1]).all():
-        raise FloatingPointError(f"{method} on {name} diverged: the last loss is NaN or infinite.")
+    measured, learners = measure(process, method, settings, report)
+    record = _arrays(measured, process, settings)
+    if learners and isinstance(learners.critic, FlowCritic) and method in PICTURED:
+        best = best_coefficient(record["tuning_w1"], process)
+        first = best * len(all_seeds(settings))
+        chosen = jax.tree.map(lambda x: x[first : first + settings.num_seeds], learners.states)
+        record["flow_coefficient"] = record["coefficients"][best]
+        if method == "pcbf":
+            one = jax.tree.map(lambda x: x[0], chosen)
+            record |= flow_picture(learners.critic, one, process, settings.num_eval_steps)
+        if name == "solitaire":
+            record |= residual_curves(learners.critic, chosen, settings.num_eval_samples)
+    return record
+
+
+def _arrays(measured: Measured, process: MarkovRewardProcess, settings: ToySettings) -> dict[str, np.ndarray]:
+    """What every record holds, from what was measured over its grid, the tuning seeds after the others."""
     seeds, count = all_seeds(settings), settings.num_seeds
-    quantiles, w1 = (x.reshape(*losses.shape[:2], *x.shape[1:]) for x in evaluate(critic, states, process, settings))
-    losses, quantiles, w1, tuning_w1 = losses[:, :count], quantiles[:, :count], w1[:, :count], w1[:, count:]
-    num_blocks = min(NUM_BLOCKS, settings.num_steps)
-    blocks = [part.mean(axis=-1) for part in np.array_split(losses, num_blocks, axis=-1)]
-    record = {
+    losses = measured.losses[:, :count]
+    blocks = [part.mean(axis=-1) for part in np.array_split(losses, min(NUM_BLOCKS, settings.num_steps), axis=-1)]
+    return {
         "coefficients": np.array(settings.coefficients, np.float64),
         "seeds": np.array(seeds[:count]),
         "tuning_seeds": np.array(seeds[count:]),
         "states": np.array(process.live_states),
         "levels": np.asarray(even_levels(NUM_LEVELS), np.float64),
-        "quantiles": quantiles,
-        "w1": w1,
-        "tuning_w1": tuning_w1,
+        "quantiles": measured.quantiles[:, :count],
+        "w1": measured.w1[:, :count],
+        "tuning_w1": measured.w1[:, count:],
         "loss_history": np.stack(blocks, axis=-1),
         "loss_std": losses[..., -max(settings.num_steps // 10, 1) :].std(axis=-1, dtype=np.float64),
     }
-    if isinstance(critic, FlowCritic) and method in PICTURED:
-        reported = [process.live_states.index(s) for s in process.evaluation_states]
-        best = int(tuning_w1[..., reported].mean(axis=(1, 2)).argmin())
-        first = best * len(seeds)
-        chosen = jax.tree.map(lambda x: x[first : first + count], states)
-        record["flow_coefficient"] = record["coefficients"][best]
-        if method == "pcbf":
-            one = jax.tree.map(lambda x: x[0], chosen)
-            record |= flow_picture(critic, one, process, settings.num_eval_steps)
-        if name == "solitaire":
-            record |= residual_curves(critic, chosen, settings.num_eval_samples)
-    return record
 
 
 def metadata(process: str, method: str, settings: ToySettings) -> dict[str, Any]:

@@ -19,6 +19,7 @@ PAPER_PROCESSES = ("solitaire", "bernoulli", "chain")
 PROCESSES = (*PAPER_PROCESSES, "normal", "crossroads")
 RESIDUAL_STEPS = (4, 8, 16, 32)  # solver budgets N at which r_corr is recorded
 TOY_METHODS = ("pcbf", "pcbf-independent", "value_flows", "pcbf_flow", "flow_iqn", "iqn", "c51")
+TUNED_FIRST = ("flow_iqn", "iqn", "c51")  # their grid is of learning rates: reported seeds train at the chosen one only
 W1_COLUMNS = ("env", "state", "method", "coefficient", "seed", "w1")
 LOSS_STD_COLUMNS = ("env", "method", "coefficient", "seed", "loss_std")
 
@@ -80,7 +81,10 @@ class ResidualRecord:
 
 @dataclass(frozen=True, eq=False)
 class ToyRecord:
-    """What one toy job wrote: every coefficient and seed of one method on one process."""
+    """What one toy job wrote: every coefficient and seed of one method on one process.
+
+    Of a method that is `TUNED_FIRST`, reported seeds have values at the chosen coefficient, and NaN elsewhere.
+    """
 
     process: str
     method: str
@@ -112,6 +116,11 @@ class ToyRecord:
         if at_state is None or at_coefficient is None:
             return None
         return self.quantiles[at_coefficient, :, at_state]
+
+
+def num_learners(method: str, num_coefficients: int, num_seeds: int, num_tuning_seeds: int) -> int:
+    """How many learners a toy job trains."""
+    return (1 if method in TUNED_FIRST else num_coefficients) * num_seeds + num_coefficients * num_tuning_seeds
 
 
 def save_toy_record(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
@@ -170,14 +179,16 @@ def collect_toys(results: Path) -> None:
     for record in records:
         for i, coefficient in enumerate(record.coefficients):
             for j, seed in enumerate(record.seeds):
-                loss_rows.append((record.process, record.method, coefficient, seed, record.loss_std[i, j]))
+                if np.isfinite(record.w1[i, j]).all():
+                    loss_rows.append((record.process, record.method, coefficient, seed, record.loss_std[i, j]))
         for rows, seeds, w1 in (
             (w1_rows, record.seeds, record.w1),
             (tuning_rows, record.tuning_seeds, record.tuning_w1),
         ):
             for (i, j, k), distance in np.ndenumerate(w1):
-                place = (record.process, record.states[k], record.method)
-                rows.append((*place, record.coefficients[i], seeds[j], distance))
+                if np.isfinite(distance):
+                    place = (record.process, record.states[k], record.method)
+                    rows.append((*place, record.coefficients[i], seeds[j], distance))
     write_csv(results / TOY_W1, W1_COLUMNS, w1_rows)
     write_csv(results / TOY_TUNING_W1, W1_COLUMNS, tuning_rows)
     write_csv(results / TOY_LOSS_STD, LOSS_STD_COLUMNS, loss_rows)

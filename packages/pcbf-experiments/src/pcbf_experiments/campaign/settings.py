@@ -14,6 +14,7 @@ import yaml
 
 from pcbf_experiments.schemas import schema_faults
 from pcbf_records.canonical import shown, suggestion
+from pcbf_records.toy import TUNED_FIRST, num_learners
 from pcbf_records.variants import base_method
 
 Settings = dict[str, Any]
@@ -104,17 +105,18 @@ def toy_job(settings: Settings, process: str, method: str) -> Settings:
     coefficients = {
         "pcbf": toy["control_weights"][process],
         "pcbf-independent": toy["independent_control_weights"][process],
-        "value_flows": toy["dcfm_weights"],
-        "pcbf_flow": toy["flow_control_weights"],
-        **dict.fromkeys(("flow_iqn", "iqn", "c51"), toy["learning_rates"]),
+        "value_flows": toy["dcfm_weights"][process],
+        "pcbf_flow": toy["flow_control_weights"][process],
+        **dict.fromkeys(TUNED_FIRST, toy["learning_rates"]),
     }
     shared = {name: value for name, value in toy.items() if name not in (*GRIDS, *TOY_LISTS)}
     return {"coefficients": coefficients[method], **shared}
 
 
-def toy_work(job: Settings) -> int:
+def toy_work(job: Settings, method: str) -> int:
     """Gradient steps of a toy job over all its coefficients and seeds: its share of the overall progress."""
-    return len(job["coefficients"]) * (job["num_seeds"] + job["num_tuning_seeds"]) * job["num_steps"]
+    learners = num_learners(method, len(job["coefficients"]), job["num_seeds"], job["num_tuning_seeds"])
+    return learners * job["num_steps"]
 
 
 def exact_pairs(settings: Settings) -> list[tuple[str, str]]:

@@ -155,7 +155,7 @@ def _job_name(results: Path, path: Path) -> str:
 def plan_work(plan: Plan) -> dict[str, float]:
     """Work of every job that trains or evaluates by name, in gradient steps of a toy; what comes before included."""
     settings, before = plan.settings[plan.scale], START_UP_WORK + COMPILE_WORK
-    toys = {Job("toy", pair): toy_work(toy_job(settings, *pair)) for pair in toy_pairs(settings)}
+    toys = {Job("toy", pair): toy_work(toy_job(settings, *pair), pair[1]) for pair in toy_pairs(settings)}
     exact = {Job("exact", pair): seeds_work(exact_job(settings, pair[1])) for pair in exact_pairs(settings)}
     critics = {Job("calibrate", p): seeds_work(calibration_job(settings, *p)) for p in calibration_pairs(settings)}
     control = {

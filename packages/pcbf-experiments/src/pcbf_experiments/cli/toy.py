@@ -10,7 +10,7 @@ from typing import Any
 from pcbf_experiments.cli import recording
 from pcbf_records.layout import TOY_LOSS_STD, TOY_TUNING_W1, TOY_W1
 from pcbf_records.progress import ProgressFile
-from pcbf_records.toy import PROCESSES, TOY_METHODS, collect_toys, save_toy_record
+from pcbf_records.toy import PROCESSES, TOY_METHODS, collect_toys, num_learners, save_toy_record
 
 
 def parser() -> argparse.ArgumentParser:
@@ -39,7 +39,7 @@ def run(process: str, method: str, chosen: Mapping[str, Any], output: Path, prog
     check_choice("process", process, MRPS)
     check_choice("method", method, TOY_METHODS)
     settings = config_from(ToySettings, chosen)
-    learners = len(settings.coefficients) * (settings.num_seeds + settings.num_tuning_seeds)
+    learners = num_learners(method, len(settings.coefficients), settings.num_seeds, settings.num_tuning_seeds)
     progress = ProgressFile(progress_file, f"{process}/{method}", learners * settings.num_steps)
     arrays = make_record(process, method, settings, progress)
     save_toy_record(output, arrays, metadata(process, method, settings))
