@@ -73,6 +73,13 @@ def targets(groups: Mapping[str, Rows]) -> Iterator[Target]:
     yield from acting_targets(groups)
     start = row(groups, "start", work="second start of a run").get("seconds_to_first_step")
     yield judged("second start of a run: seconds to the first step", "≤", 5, "s", start)
+    for found in groups.get("makespan", ()):
+        limit = f"{1 + found['evaluate_seconds'] / found['train_seconds']:.2f} ×, were evaluation for nothing"
+        work = f"{found['work']}: evaluation beside the next training, against inside each job"
+        yield judged(work, "≥", 1, "×", found["speedup"], limit)
+    for found in groups.get("forecast", ()):
+        yield judged(f"{found['work']}: hours forecast from a rehearsal", "≥", 0.75, "of the measured", found["ratio"])
+        yield judged("the same", "≤", 1.33, "of the measured", found["ratio"])
 
 
 def update_targets(groups: Mapping[str, Rows]) -> Iterator[Target]:
@@ -121,8 +128,14 @@ def acting_targets(groups: Mapping[str, Rows]) -> Iterator[Target]:
     paper = row(groups, "ranking", score="paper: 16 full flows, shared noises")
     limit = f"{paper['spearman']:.2f} by the paper's scores" if paper else ""
     yield judged("default scores: rank correlation with 256 full flows", "≥", 0.95, "", cheap.get("spearman"), limit)
-    for method in ("pcbf", "pcbf_flow", "iql"):
-        found = next((r for r in groups.get("acting", ()) if r["work"].endswith(f"steps, {method}")), {})
+    played = {
+        method: next((r for r in groups.get("acting", ()) if r["work"].endswith(f"steps, {method}")), {})
+        for method in ("pcbf", "pcbf_flow", "iql")
+    }
+    paper_alone, ours = played["pcbf"].get("plain_ms"), played["pcbf_flow"].get("fast_ms")
+    work = "50 episodes together by default scores, against one by one by the paper's"
+    yield judged(work, "≥", 4, "×", paper_alone / ours if paper_alone and ours else None)
+    for method, found in played.items():
         limit = f"{found['bound']:.2f} ×, were it all simulators on every core" if found.get("bound") else ""
         value = found.get("speedup_over_plain")
         yield judged(f"50 episodes, {method}, against one by one", "≥", 5, "×", value, limit)

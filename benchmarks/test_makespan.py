@@ -1,4 +1,5 @@
-"""How long a campaign takes on one GPU: evaluation as a stage of its own, beside the next training, or inside each job.
+"""How long a campaign takes on one GPU: evaluation as a stage of its own, beside the next training, or inside each job;
+and how long it was said to take, from a rehearsal of its cells.
 
 The GPU is pretended: a lease that one job at a time holds, while the work is done by a core.
 """
@@ -7,16 +8,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from pcbf_experiments.campaign.estimate import gpu_hours, method_speeds
+from pcbf_experiments.campaign.needs import load_rehearsal
 from pcbf_experiments.campaign.plan import Plan, TrainJob, data_folder, evaluate_job, load_plan, train_job
 from pcbf_experiments.cli.train import job_method_settings
 from pcbf_records import layout
@@ -76,6 +82,27 @@ def test_one_gpu(benchmark: BenchmarkFixture, ledger: Any, tmp_path: Path) -> No
         train_seconds=round(seconds["train_seconds"], 1),
         evaluate_seconds=round(seconds["evaluate_seconds"], 1),
     )
+    forecast = forecast_seconds(plan, tmp_path / "rehearsed")
+    ledger.add(
+        "forecast",
+        work=f"training of {len(plan.selected())} jobs on one GPU",
+        forecast_seconds=round(forecast, 1),
+        measured_seconds=round(seconds["train_seconds"], 1),
+        ratio=round(forecast / seconds["train_seconds"], 2),
+    )
+
+
+def forecast_seconds(plan: Plan, root: Path) -> float:
+    """What `pcbf-plan` makes of a rehearsal of the same cells on the same pretended GPU."""
+    shutil.copytree(REPOSITORY / "config", root / "config")
+    (root / layout.PAPER_NUMBERS).parent.mkdir(parents=True)
+    (root / layout.PAPER_NUMBERS).symlink_to(REPOSITORY / layout.PAPER_NUMBERS)
+    (root / f"config/scales/{SCALE}.yaml").write_text(yaml.safe_dump(plan.settings[SCALE]), encoding="utf-8")
+    chunk = str(CONTROL["run"]["log_every"])
+    run(root, [BIN / "pcbf-rehearse", "--scale", SCALE, "--seeds", "1", "--chunk", chunk])
+    cells = {key: replace(cell, device="pretended") for key, cell in load_rehearsal(root, SCALE).items()}
+    speeds = method_speeds(plan.sheets.methods, [], {}, 0.0, cells)
+    return 3600 * sum(gpu_hours(plan, plan.selected(), speeds).values())
 
 
 def plan_of(control: dict[str, Any]) -> Plan:

@@ -4,7 +4,8 @@ The control suite of the smoke scale, shortened, runs in a copy of the repositor
 once undisturbed, and then while a seeded adversary does to it what happens on clusters. A campaign that comes to its
 end in spite of it must have the records, tables and figures of the undisturbed one, byte for byte; then it begins anew,
 until every fault was tried. Where somebody must step in, the fault must have been named, and what is done is what was
-told. A full disk and a read-only folder need root, for a file system of their own; without it they are left out.
+told. A full disk and a read-only folder need a file system of their own, which root can mount; without it they are
+left out.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def faults_of(seed: int, count: int | None = None) -> list[str]:
     """The faults that a seed stands for, in their order; the first `count` of them."""
     named = [name for name, number in KILLS.items() for _ in range(number)]
     named += [f"{target} {damage}" for target in DAMAGED for damage in DAMAGES]
-    named += [*OTHERS, *(AS_ROOT if os.geteuid() == 0 else ())]
+    named += [*OTHERS, *AS_ROOT]
     random.Random(seed).shuffle(named)
     return named[:count]
 
@@ -62,6 +63,7 @@ class Campaign:
 
     folder: Path
     scheduler: subprocess.Popen[bytes] | None = None
+    has_own_disk: bool = False
 
     @property
     def results(self) -> Path:
@@ -76,8 +78,11 @@ class Campaign:
             else:
                 shutil.copyfile(source, target)
         (self.folder / "results").mkdir()
-        if os.geteuid() == 0:
-            subprocess.run(["mount", "-t", "tmpfs", "-o", DISK, "tmpfs", self.folder / "results"], check=True)
+        mount = ["mount", "-t", "tmpfs", "-o", DISK, "tmpfs", str(self.folder / "results")]
+        self.has_own_disk = os.geteuid() == 0 and subprocess.run(mount, check=False).returncode == 0
+
+    def can_suffer(self, fault: str) -> bool:
+        return self.has_own_disk or fault not in AS_ROOT
 
     def remove(self) -> None:
         self.end()
@@ -443,9 +448,8 @@ def main() -> int:
         calm, seconds = campaign.outcome(), time.monotonic() - started
         print(f"undisturbed: {len(calm)} files in {seconds:.0f} s", flush=True)
         campaign.begin_anew()
-        adversary = Adversary(
-            campaign, calm, options.seed, faults_of(options.seed, options.faults), seconds / 12, options.out
-        )
+        possible = [name for name in faults_of(options.seed, options.faults) if campaign.can_suffer(name)]
+        adversary = Adversary(campaign, calm, options.seed, possible, seconds / 12, options.out)
         adversary.work()
     finally:
         campaign.remove()

@@ -1,13 +1,16 @@
-"""The live display: what it reads from Snakemake's output and the jobs, and what it makes of it."""
+"""The live display: what Snakemake and the jobs tell it, and what it makes of it."""
 
 from __future__ import annotations
 
 import io
+import json
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,80 +32,55 @@ from pcbf_experiments.campaign.watch import (
     plan_work,
     read_progress,
     remaining_seconds,
+    told_to_log,
     watch,
 )
-from pcbf_records.layout import JobFiles, ablation
+from pcbf_records.layout import SNAKEMAKE_EVENTS, SNAKEMAKE_LOG, JobFiles, ablation
 from pcbf_records.progress import Progress
 
 from ..waiting import PATIENCE, text_of, wait_for
 from .conftest import REPOSITORY, write_json
 
-PLAN = """\
-Building DAG of jobs...
-Job stats:
-job            count
------------  -------
-toy                3
-figure             1
-all                1
-total              5
+PLAN = [{"event": "run_info", "jobs": {"toy": 3, "figure": 1, "all": 1, "total": 5}}]
+COMMAND_FAILED = "CalledProcessError in file rules/toy.smk: Command 'pcbf-toy run' returned non-zero exit status 3."
 
-Select jobs to execute...
-Execute 2 jobs...
-"""
-START = """\
 
-[Mon Jan  5 10:00:00 2026]
-localrule toy:
-    output: results/smoke/toy/runs/solitaire/{method}.npz
-    log: results/smoke/logs/toy/solitaire/{method}.log
-    jobid: {jobid}
-    reason: Missing output files: results/smoke/toy/runs/solitaire/{method}.npz
-    wildcards: scale=smoke, process=solitaire, method={method}
-    resources: tmpdir=/tmp
-Shell command: pcbf-toy run solitaire {method}
-"""
-FINISH = """\
-[Mon Jan  5 10:00:09 2026]
-Finished jobid: {jobid} (Rule: toy)
-1 of 5 steps (20%) done
-"""
-FAIL = """\
-RuleException:
-CalledProcessError in file "rules/toy.smk", line 23:
-Command 'set -euo pipefail;  pcbf-toy run solitaire pcbf' returned non-zero exit status 3.
-[Mon Jan  5 10:00:09 2026]
-Error in rule toy:
-    message: None
-    jobid: {jobid}
-    output: results/smoke/toy/runs/solitaire/pcbf.npz
-    log: results/smoke/logs/toy/solitaire/pcbf.log (check log file(s) for error details)
-    shell:
-        pcbf-toy run solitaire pcbf
-        (command exited with non-zero exit code)
-Logfile results/smoke/logs/toy/solitaire/pcbf.log:
-"""
+def start(method: str, jobid: int) -> dict[str, Any]:
+    wildcards = {"scale": "smoke", "process": "solitaire", "method": method}
+    return {"event": "job_info", "id": jobid, "rule": "toy", "wildcards": wildcards}
+
+
+def finish(jobid: int) -> dict[str, Any]:
+    return {"event": "job_finished", "id": jobid}
+
+
+def fail(jobid: int, method: str = "pcbf") -> list[dict[str, Any]]:
+    logs = [f"results/smoke/logs/toy/solitaire/{method}.log"]
+    return [
+        {"event": "error", "message": COMMAND_FAILED},
+        {"event": "job_error", "id": jobid, "rule": "toy", "logs": logs},
+    ]
+
+
 PCBF, VALUE_FLOWS = Job("toy", ("solitaire", "pcbf")), Job("toy", ("solitaire", "value_flows"))
 
 
-def read(text: str) -> RunLog:
+def read(events: Sequence[dict[str, Any]]) -> RunLog:
     run = RunLog()
-    for line in text.splitlines():
-        run.feed(line)
+    for event in events:
+        run.feed(json.dumps(event))
     return run
 
 
 def test_the_log_tells_what_is_planned_running_and_finished():
-    start = START.format(method="pcbf", jobid=2) + START.format(method="value_flows", jobid=7)
-    run = read(PLAN + start + FINISH.format(jobid=2))
+    run = read([*PLAN, start("pcbf", 2), start("value_flows", 7), finish(2), *PLAN])
     assert run.planned == {"toy": 3, "figure": 1, "all": 1}
     assert run.finished == [PCBF]
     assert run.running == {7: VALUE_FLOWS}
-    assert not run.nothing_to_do
 
 
 def test_the_log_tells_what_failed_and_how():
-    run = read(PLAN + START.format(method="pcbf", jobid=2) + FAIL.format(jobid=2))
+    run = read([*PLAN, start("pcbf", 2), *fail(2)])
     (failure,) = run.failures
     assert failure.job == PCBF
     assert failure.exit_code == 3
@@ -111,15 +89,10 @@ def test_the_log_tells_what_failed_and_how():
 
 
 def test_a_job_that_is_tried_once_more_has_not_failed_yet():
-    failed = PLAN + START.format(method="pcbf", jobid=2) + FAIL.format(jobid=2)
-    again = failed + "Trying to restart job 2.\n" + START.format(method="pcbf", jobid=2) + "\n"
+    again = [*PLAN, start("pcbf", 2), *fail(2), start("pcbf", 2)]
     assert read(again).failures == []
     assert read(again).running == {2: PCBF}
-    assert [failure.job for failure in read(again + FAIL.format(jobid=2)).failures] == [PCBF]
-
-
-def test_the_log_tells_when_nothing_is_to_be_done():
-    assert read("Nothing to be done (all requested files are present and up to date).").nothing_to_do
+    assert [failure.job for failure in read([*again, *fail(2)]).failures] == [PCBF]
 
 
 def test_the_work_of_a_job_is_its_gradient_steps_or_those_of_its_episodes():
@@ -167,7 +140,7 @@ def test_jobs_to_come_count_with_the_mean_of_those_not_started():
 
 
 def test_a_failed_job_no_longer_counts_as_to_come():
-    run = read(PLAN + START.format(method="pcbf", jobid=2) + FAIL.format(jobid=2))
+    run = read([*PLAN, start("pcbf", 2), *fail(2)])
     assert overall_fraction(run, {}, {}) == pytest.approx(1 / 5)
 
 
@@ -198,7 +171,7 @@ def test_progress_files_of_earlier_runs_and_broken_ones_are_left_out(tmp_path):
 
 
 def test_the_line_says_what_a_reader_wants_to_know():
-    run = read(PLAN + START.format(method="pcbf", jobid=2) + FINISH.format(jobid=2))
+    run = read([*PLAN, start("pcbf", 2), finish(2)])
     run.running[3] = VALUE_FLOWS
     line = describe(run, 0.5, 65.0, {VALUE_FLOWS.name: Progress(30, 120, 1234.0)})
     assert " 50 %" in line
@@ -223,7 +196,7 @@ def test_without_a_terminal_lines_come_at_most_every_ten_seconds():
 
 
 def test_on_a_terminal_every_running_job_has_a_line_of_its_own():
-    run = read(PLAN + START.format(method="pcbf", jobid=2) + START.format(method="value_flows", jobid=7) + "\n")
+    run = read([*PLAN, start("pcbf", 2), start("value_flows", 7)])
     stream = Terminal()
     Display(stream).show(run, 0.5, 65.0, {VALUE_FLOWS.name: Progress(30, 120, 1234.0)})
     lines = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue()).splitlines()]
@@ -242,13 +215,34 @@ def test_the_config_of_a_command_line():
     assert config_of(command) == {"scale": "smoke", "toy": {"num_steps": 50}}
 
 
+def stand_in(folder: Path, events: Sequence[dict[str, Any]], code: int = 0) -> list[str]:
+    """A command that logs as Snakemake does with our plugin, prints a line and ends."""
+    lines = "".join(json.dumps(event) + "\n" for event in events)
+    file = folder / "snakemake"
+    program = (
+        "import pathlib, sys",
+        "events = sys.argv[sys.argv.index('--logger-pcbf-events') + 1]",
+        f"pathlib.Path(events).write_text({lines!r})",
+        "print('for people')",
+        f"sys.exit({code})",
+    )
+    file.write_text("\n".join(program), encoding="utf-8")
+    return [sys.executable, str(file), "--cores", "1", "--", "target"]
+
+
 def test_watch_reports_success_and_keeps_the_log(tmp_path):
     stream = io.StringIO()
-    text = PLAN + START.format(method="pcbf", jobid=2) + FINISH.format(jobid=2)
-    code = watch([sys.executable, "-c", f"print({text!r})"], tmp_path, {}, stream)
-    assert code == 0
+    assert watch(stand_in(tmp_path, [*PLAN, start("pcbf", 2), finish(2)]), tmp_path, {}, stream) == 0
     assert stream.getvalue().splitlines()[-1].startswith("all 5 jobs done")
-    assert "Finished jobid: 2" in (tmp_path / "logs/snakemake.log").read_text(encoding="utf-8")
+    assert (tmp_path / SNAKEMAKE_LOG).read_text(encoding="utf-8") == "for people\n"
+
+
+def test_watch_tells_when_nothing_is_to_be_done(tmp_path):
+    stream = io.StringIO()
+    (tmp_path / SNAKEMAKE_EVENTS).parent.mkdir()
+    (tmp_path / SNAKEMAKE_EVENTS).write_text("of an earlier run", encoding="utf-8")
+    assert watch(stand_in(tmp_path, []), tmp_path, {}, stream) == 0
+    assert stream.getvalue().splitlines()[-1].startswith("nothing to do")
 
 
 def test_watch_shows_the_end_of_a_failed_jobs_log(tmp_path, monkeypatch):
@@ -257,9 +251,7 @@ def test_watch_shows_the_end_of_a_failed_jobs_log(tmp_path, monkeypatch):
     log.parent.mkdir(parents=True)
     log.write_text("\n".join(f"line {i}" for i in range(100)) + "\nthe loss is not a number\n", encoding="utf-8")
     stream = io.StringIO()
-    text = PLAN + START.format(method="pcbf", jobid=2) + FAIL.format(jobid=2)
-    code = watch([sys.executable, "-c", f"print({text!r}); raise SystemExit(1)"], tmp_path, {}, stream)
-    assert code == 1
+    assert watch(stand_in(tmp_path, [*PLAN, start("pcbf", 2), *fail(2)], code=1), tmp_path, {}, stream) == 1
     assert "toy solitaire/pcbf failed with exit code 3" in stream.getvalue()
     assert "  the loss is not a number" in stream.getvalue()
     assert "line 10\n" not in stream.getvalue()
@@ -267,14 +259,14 @@ def test_watch_shows_the_end_of_a_failed_jobs_log(tmp_path, monkeypatch):
 
 def test_watch_says_the_reason_of_every_failure(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = PLAN
+    events = list(PLAN)
     for jobid, method in enumerate(["pcbf", "value_flows", "pcbf-independent"]):
         log = tmp_path / f"results/smoke/logs/toy/solitaire/{method}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(f"some lines\nthe reason of {method}\n", encoding="utf-8")
-        text += START.format(method=method, jobid=jobid) + FAIL.replace("pcbf.log", f"{method}.log").format(jobid=jobid)
+        events += [start(method, jobid), *fail(jobid, method)]
     stream = io.StringIO()
-    assert watch([sys.executable, "-c", f"print({text!r}); raise SystemExit(1)"], tmp_path, {}, stream) == 1
+    assert watch(stand_in(tmp_path, events, code=1), tmp_path, {}, stream) == 1
     assert all(f"  the reason of {m}\n" in stream.getvalue() for m in ("pcbf", "value_flows", "pcbf-independent"))
 
 
@@ -318,7 +310,8 @@ def test_a_signal_that_comes_while_the_child_is_started_reaches_it_too(tmp_path,
 
 def test_a_letter_that_is_written_in_two_halves_is_read_whole(tmp_path):
     run, file = RunLog(), tmp_path / "log"
-    first, second = (START.format(method="é", jobid=1) + "\n").encode().split(b"\xa9", maxsplit=1)
+    line = json.dumps(start("é", 1), ensure_ascii=False) + "\n"
+    first, second = line.encode().split(b"\xa9", maxsplit=1)
     file.write_bytes(first)
     with file.open("rb") as source, file.open("ab") as sink:
         feed = _line_feeder(source, run)
@@ -327,6 +320,22 @@ def test_a_letter_that_is_written_in_two_halves_is_read_whole(tmp_path):
         sink.flush()
         feed()
     assert run.running == {1: Job("toy", ("solitaire", "é"))}
+
+
+def test_a_command_that_is_not_snakemake_is_left_alone():
+    assert told_to_log(["false", "--config", "scale=smoke"], Path("events")) == ["false", "--config", "scale=smoke"]
+    told = told_to_log(["/bin/snakemake", "--cores", "2", "--", "data"], Path("/events"))
+    assert told == [
+        "/bin/snakemake",
+        "--logger",
+        "pcbf",
+        "--logger-pcbf-events",
+        "/events",
+        "--cores",
+        "2",
+        "--",
+        "data",
+    ]
 
 
 def test_bad_settings_stop_before_anything_starts(checkout, run_module):

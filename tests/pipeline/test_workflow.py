@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +26,7 @@ from pcbf_experiments.campaign.settings import (
     load_scale,
     toy_pairs,
 )
-from pcbf_experiments.campaign.watch import RunLog
+from pcbf_experiments.campaign.watch import RunLog, told_to_log
 from pcbf_records import layout
 from pcbf_records.layout import JobFiles
 from pcbf_records.runs import load_evaluations, load_run, save_evaluations, save_run
@@ -87,20 +86,23 @@ def plan(run_module) -> Plan:
     """A function that gives the jobs per rule which a dry-run in a folder counts."""
 
     def counts(folder: Path, *arguments: str) -> dict[str, int]:
-        done = run_module(folder, "snakemake", *arguments, "--dry-run")
+        done, jobs = scheduled(run_module, folder, *arguments, "--dry-run")
         assert done.returncode == 0, done.stderr
-        return planned(done)
+        return jobs
 
     return counts
 
 
-def planned(done: subprocess.CompletedProcess[str]) -> dict[str, int]:
-    """The jobs per rule that Snakemake has said it plans."""
+def scheduled(run_module, folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, int]]:
+    """A run of Snakemake, and the jobs per rule that it planned."""
     run = RunLog()
-    for line in (done.stdout + done.stderr).splitlines():
-        run.feed(line)
-    assert run.nothing_to_do == (not run.planned)
-    return dict(run.planned)
+    with tempfile.TemporaryDirectory() as place:
+        events = Path(place) / "events"
+        done = run_module(folder, *told_to_log(["snakemake", *arguments], events))
+        for line in events.read_text(encoding="utf-8").splitlines() if events.exists() else []:
+            run.feed(line)
+    assert ("Nothing to be done" in done.stdout + done.stderr) == (not run.planned)
+    return done, dict(run.planned)
 
 
 def config_of(scale: str, **sections: dict) -> list[str]:
@@ -379,7 +381,7 @@ class TestSmoke:
         save_evaluations(edited_judged, judged.added(replace(judged.evaluations[-1], scores=(77.0,))))
         before = trained_files(results)
 
-        dry = run_module(smoke_copy, "snakemake", *config_of("smoke"), "--dry-run")
+        dry, planned = scheduled(run_module, smoke_copy, *config_of("smoke"), "--dry-run")
         for path, fault in (
             (lost_run, "is missing"),
             (lost_judged, "is missing"),
@@ -388,13 +390,13 @@ class TestSmoke:
         ):
             assert f"{path.relative_to(smoke_copy)} {fault}; its job runs again" in dry.stdout + dry.stderr
         jobs = {"train": 2, "evaluate": 3, "evaluate_ablation": 1, **dict.fromkeys(OF_CONTROL, 1)}
-        assert planned(dry) == jobs
+        assert planned == jobs
         assert trained_files(results) == before
         assert edited_run.exists() and of_method(results, "iql").receipt.exists()  # a dry run leaves all as it is
 
-        done = run_module(smoke_copy, "snakemake", "--cores", "2", *config_of("smoke"))
+        done, planned = scheduled(run_module, smoke_copy, "--cores", "2", *config_of("smoke"))
         assert done.returncode == 0, done.stdout + done.stderr
-        assert planned(done) == jobs
+        assert planned == jobs
         for method in ("iql", "random"):
             assert "resuming from step 20" in of_method(results, method).log("train").read_text(encoding="utf-8")
         assert trained_files(results) == before
@@ -405,7 +407,7 @@ class TestSmoke:
         assert {n: made[n] for n in made if n not in depends_on_time} == {
             n: undisturbed[n] for n in undisturbed if n not in depends_on_time
         }
-        assert planned(run_module(smoke_copy, "snakemake", *config_of("smoke"), "--dry-run")) == {}
+        assert scheduled(run_module, smoke_copy, *config_of("smoke"), "--dry-run")[1] == {}
 
     def test_new_dates_of_data_and_all_else_train_nothing(self, smoke_copy, plan):
         """What `git clone` and `dvc pull` do: every file is there, its date is any, Snakemake's memory is gone."""

@@ -288,6 +288,7 @@ REPORT = "report/index.html"
 RENDERS = "renders"
 RENDERED = f"{RENDERS}/rendered.txt"  # the list of pictures, written last
 SNAKEMAKE_LOG = "logs/snakemake.log"
+SNAKEMAKE_EVENTS = "logs/snakemake.jsonl"
 RECORD_FOLDERS = (
     "toy",
     "theory",

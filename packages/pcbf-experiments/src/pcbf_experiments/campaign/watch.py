@@ -1,7 +1,8 @@
 """A live display of overall progress around a Snakemake run: `pcbf-progress -- snakemake --cores all`.
 
-Snakemake's own output goes to `<results>/logs/snakemake.log`, which tells what is planned, started, finished and
-failed; long jobs tell in `<results>/progress/<job>.json` how far they are. Jobs are weighted by their work.
+Snakemake tells by a logger plugin (`snakemake_logger_plugin_pcbf`), in `<results>/logs/snakemake.jsonl`, what is
+planned, started, finished and failed; its own output goes to `snakemake.log` beside it. Long jobs tell in
+`<results>/progress/<job>.json` how far they are. Jobs are weighted by their work.
 """
 
 from __future__ import annotations
@@ -75,63 +76,39 @@ class Failure:
 
 @dataclass
 class RunLog:
-    """What Snakemake's output has told so far; give it the lines one by one."""
+    """What Snakemake has told so far; give it the events one by one."""
 
     planned: Counter[str] = field(default_factory=Counter)  # jobs per rule
     running: dict[int, Job] = field(default_factory=dict)
     finished: list[Job] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
-    nothing_to_do: bool = False
-    _block: dict[str, str] | None = None  # the lines of the job that is being described
-    _in_plan: bool = False
-    _exit_code: int | None = None
+    _exit_code: int | None = None  # of the command whose job is said to have failed next
 
     @property
     def num_planned(self) -> int:
         return sum(self.planned.values())
 
     def feed(self, line: str) -> None:
-        line = line.rstrip("\n")
-        if self._block is not None and line.startswith("    "):
-            name, _, value = line.strip().partition(": ")
-            self._block.setdefault(name, value)
-            return
-        self._end_block()
-        if match := re.match(r"(?:local)?(?:rule|checkpoint) (\w+):$", line):
-            self._block = {"started": match[1]}
-        elif match := re.match(r"Error in (?:rule|checkpoint) (\w+):$", line):
-            self._block = {"failed": match[1]}
-        elif match := re.match(r"Finished jobid: (\d+)", line):
-            if job := self.running.pop(int(match[1]), None):
-                self.finished.append(job)
-        elif match := re.search(r"returned non-zero exit status (\d+)", line):
-            self._exit_code = int(match[1])
-        elif line.startswith("Nothing to be done"):
-            self.nothing_to_do = True
-        elif line == "Job stats:":
-            self._in_plan = not self.planned  # the table may be printed again at the end
-        elif self._in_plan and (match := re.match(r"(\w+)\s+(\d+)$", line)):
-            if match[1] == "total":
-                self._in_plan = False
-            else:
-                self.planned[match[1]] = int(match[2])
-
-    def _end_block(self) -> None:
-        block, self._block = self._block, None
-        if block is None or not block.get("jobid", "").isdigit():
-            return
-        jobid = int(block["jobid"])
-        if rule := block.get("started"):
-            pairs = [pair.partition("=") for pair in block.get("wildcards", "").split(", ") if pair]
-            job = Job(rule, tuple(value for name, _, value in pairs if name != "scale"))
-            self.running[jobid] = job
-            self.failures = [failure for failure in self.failures if failure.job != job]  # it is tried once more
-        else:
-            logs = block.get("log", "").removesuffix(" (check log file(s) for error details)")
-            job = self.running.pop(jobid, Job(block["failed"]))
-            paths = tuple(Path(name) for name in logs.split(", ") if name)
-            self.failures.append(Failure(job, paths, self._exit_code))
-            self._exit_code = None
+        """One event, as `snakemake_logger_plugin_pcbf` writes it."""
+        event = json.loads(line)
+        match event["event"]:
+            case "run_info" if not self.planned:  # it may be told again at the end
+                self.planned.update({rule: count for rule, count in event["jobs"].items() if rule != "total"})
+            case "job_info":
+                wildcards = event["wildcards"] or {}
+                job = Job(event["rule"], tuple(str(value) for name, value in wildcards.items() if name != "scale"))
+                self.running[event["id"]] = job
+                self.failures = [failure for failure in self.failures if failure.job != job]  # it is tried once more
+            case "job_finished":
+                if done := self.running.pop(event["id"], None):
+                    self.finished.append(done)
+            case "error":
+                if found := re.search(r"returned non-zero exit status (\d+)", event["message"]):
+                    self._exit_code = int(found[1])
+            case "job_error":
+                job = self.running.pop(event["id"], Job(event["rule"]))
+                self.failures.append(Failure(job, tuple(map(Path, event["logs"])), self._exit_code))
+                self._exit_code = None
 
 
 def read_progress(results: Path, since: float) -> dict[str, Progress]:
@@ -281,12 +258,17 @@ def picture(run: RunLog, fraction: float, elapsed: float, progress: Mapping[str,
 
 def watch(command: Sequence[str], results: Path, work: Mapping[str, float], stream: TextIO) -> int:
     """Exit code of `command`, run with the display on `stream`."""
-    log_path = results / layout.SNAKEMAKE_LOG
+    log_path, events_path = results / layout.SNAKEMAKE_LOG, results / layout.SNAKEMAKE_EVENTS
     log_path.parent.mkdir(parents=True, exist_ok=True)
+    events_path.write_bytes(b"")
     display, run, began, clock_began = Display(stream), RunLog(), time.time(), time.monotonic()
-    with log_path.open("wb") as sink, log_path.open("rb") as source, _signals_passed_on() as (received, pass_to):
+    with log_path.open("wb") as sink, events_path.open("rb") as source, _signals_passed_on() as (received, pass_to):
         child = subprocess.Popen(
-            command, stdout=sink, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
+            told_to_log(command, events_path),
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
         )
         pass_to(child)
         feed = _line_feeder(source, run)
@@ -305,6 +287,14 @@ def watch(command: Sequence[str], results: Path, work: Mapping[str, float], stre
     for line in _last_words(run, code, log_path, time.monotonic() - clock_began):
         display.say(line)
     return code
+
+
+def told_to_log(command: Sequence[str], events: Path) -> list[str]:
+    """The command with Snakemake's events going to a file; one without Snakemake in it stays as it is."""
+    place = next((i + 1 for i, word in enumerate(command) if Path(word).name == "snakemake"), None)
+    if place is None:
+        return list(command)
+    return [*command[:place], "--logger", "pcbf", "--logger-pcbf-events", str(events.resolve()), *command[place:]]
 
 
 def _line_feeder(source: IO[bytes], run: RunLog) -> Callable[[], None]:
@@ -354,7 +344,7 @@ def _signals_passed_on() -> Iterator[tuple[list[int], Callable[[subprocess.Popen
 
 def _last_words(run: RunLog, code: int, log_path: Path, elapsed: float) -> Iterator[str]:
     if code == 0:
-        done = "nothing to do, all is up to date" if run.nothing_to_do else f"all {run.num_planned} jobs done"
+        done = f"all {run.num_planned} jobs done" if run.planned else "nothing to do, all is up to date"
         yield f"{done} ({clock(elapsed)})"
         return
     if code > 128:
