@@ -67,7 +67,7 @@ reproduce: $(STAMP) ## run the laptop scale, compare it with what is published, 
 quick: $(STAMP) ## run the smoke scale: the whole pipeline in a few minutes
 	@$(MAKE) --no-print-directory run SCALE=smoke
 
-run: $(STAMP) ## run SCALE (smoke, laptop or paper) the same way
+run: $(STAMP) ## run SCALE (smoke, laptop, desk or paper) the same way
 	@echo "running the $(SCALE) scale; Ctrl-C stops it; rerun to resume, finished work is skipped"
 	@pcbf-progress -- snakemake --cores all --config scale=$(SCALE)
 	@echo

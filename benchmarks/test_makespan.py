@@ -21,7 +21,7 @@ import pytest
 import yaml
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from pcbf_experiments.campaign.estimate import gpu_hours, method_speeds
+from pcbf_experiments.campaign.estimate import method_speeds, train_hours
 from pcbf_experiments.campaign.needs import load_rehearsal
 from pcbf_experiments.campaign.plan import Plan, TrainJob, data_folder, evaluate_job, load_plan, train_job
 from pcbf_experiments.cli.train import job_method_settings
@@ -102,7 +102,7 @@ def forecast_seconds(plan: Plan, root: Path) -> float:
     run(root, [BIN / "pcbf-rehearse", "--scale", SCALE, "--seeds", "1", "--chunk", chunk])
     cells = {key: replace(cell, device="pretended") for key, cell in load_rehearsal(root, SCALE).items()}
     speeds = method_speeds(plan.sheets.methods, [], {}, 0.0, cells)
-    return 3600 * sum(gpu_hours(plan, plan.selected(), speeds).values())
+    return 3600 * sum(train_hours(plan, plan.selected(), speeds).values())
 
 
 def plan_of(control: dict[str, Any]) -> Plan:

@@ -13,10 +13,10 @@ from pcbf_experiments.campaign.estimate import (
     Speed,
     describe_plan,
     disk_bytes,
-    gpu_hours,
     load_costs,
     method_speeds,
     paper_times,
+    train_hours,
 )
 from pcbf_experiments.campaign.estimate import main as plan_main
 from pcbf_experiments.campaign.plan import Plan, TrainJob, data_stamp, load_plan
@@ -215,7 +215,7 @@ def test_speeds_are_measured_on_a_gpu_or_the_papers_or_ratios():
 
 def test_hours_are_those_of_all_seeds_and_steps():
     plan = load_plan(REPOSITORY, {"scale": "paper", "domains": ["scene-play"], "methods": ["iql"]})
-    hours = gpu_hours(plan, plan.selected(), {"iql": Speed(1e-3, "")})
+    hours = train_hours(plan, plan.selected(), {"iql": Speed(1e-3, "")})
     assert hours == {("scene-play", "iql"): pytest.approx(5 * 8 * 1e6 * 1e-3 / 3600)}
 
 

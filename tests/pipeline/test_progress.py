@@ -341,4 +341,4 @@ def test_a_command_that_is_not_snakemake_is_left_alone():
 def test_bad_settings_stop_before_anything_starts(checkout, run_module):
     done = run_module(checkout, "pcbf_experiments.campaign.watch", "--", "false", "--config", "scale=smok")
     assert done.returncode == 1
-    assert done.stderr.strip() == "scale = smok: must be one of smoke, laptop, paper; did you mean smoke?"
+    assert done.stderr.strip() == "scale = smok: must be one of smoke, laptop, desk, paper; did you mean smoke?"

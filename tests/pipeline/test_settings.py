@@ -176,7 +176,7 @@ def test_snakemake_hands_over_text_and_it_is_read_as_json():
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
-        ({"scale": "laptp"}, "scale = laptp: must be one of smoke, laptop, paper; did you mean laptop?"),
+        ({"scale": "laptp"}, "scale = laptp: must be one of smoke, laptop, desk, paper; did you mean laptop?"),
         ({"scal": "smoke"}, '--config: scal = "smoke": unknown key; did you mean scale?'),
         (
             {"xyz": "1"},

@@ -82,25 +82,36 @@ def method_speeds(
       rehearsed: what a rehearsal measured, by task and method. One on a CPU tells nothing of a GPU's speed: a CPU
         multiplies, a GPU mostly waits for the next kernel, and methods differ in both by other factors.
     """
-    rehearsed = rehearsed or {}
+    tried = rehearsed_speeds({key: cell for key, cell in (rehearsed or {}).items() if not cell.is_on_cpu})
     on_gpu = [cost for cost in costs if str(cost.get("device", "cpu")).lower() != "cpu"]
     known: dict[str, Speed] = {}
     for method in methods:
         measured = [seconds_per_step(cost) for cost in on_gpu if cost["method"] == method]
-        tried = [cell for (_, name), cell in rehearsed.items() if name == method and not cell.is_on_cpu]
         ratios = _ratios(costs, method)
         if measured:
             known[method] = Speed(sum(measured) / len(measured), f"measured on {_devices(on_gpu, method)}")
-        elif tried:
-            devices = ", ".join(sorted({cell.device for cell in tried}))
-            seconds = sum(cell.seconds_per_step for cell in tried) / len(tried)
-            known[method] = Speed(seconds, f"rehearsed on {devices}, {len(tried)} cells")
+        elif method in tried:
+            known[method] = tried[method]
         elif method in paper:
             known[method] = Speed(paper[method] * reference_seconds / 1e6, "tab:cost of the paper (A100)")
         elif ratios:
             ratio = sum(ratios) / len(ratios)
             known[method] = Speed(ratio * reference_seconds / 1e6, f"{ratio:.2g} times IQL, measured here on the CPU")
     return known
+
+
+def rehearsed_speeds(cells: Mapping[tuple[str, str], Rehearsed]) -> dict[str, Speed]:
+    """The speed of each method, mean over its rehearsed cells."""
+    by_method: dict[str, list[Rehearsed]] = defaultdict(list)
+    for (_, method), cell in cells.items():
+        by_method[method].append(cell)
+    return {
+        method: Speed(
+            sum(cell.seconds_per_step for cell in own) / len(own),
+            f"rehearsed on {', '.join(sorted({cell.device for cell in own}))}, {len(own)} cells",
+        )
+        for method, own in by_method.items()
+    }
 
 
 def _devices(costs: Sequence[Mapping[str, Any]], method: str) -> str:
@@ -121,8 +132,12 @@ def _place(cost: Mapping[str, Any]) -> tuple[str, str, int]:
     return cost["task"], str(cost.get("device")), len(cost["seeds"])
 
 
-def gpu_hours(plan: Plan, jobs: Iterable[TrainJob], speeds: Mapping[str, Speed]) -> dict[tuple[str, str], float]:
-    """Hours of a GPU by domain and method, of the jobs whose method has a known speed."""
+def needs_gpu(plan: Plan) -> bool:
+    return plan.settings[plan.scale]["control"]["gpus_per_job"] > 0
+
+
+def train_hours(plan: Plan, jobs: Iterable[TrainJob], speeds: Mapping[str, Speed]) -> dict[tuple[str, str], float]:
+    """Hours of a GPU, or of a core, by domain and method, of the jobs whose method has a known speed."""
     hours: dict[tuple[str, str], float] = defaultdict(float)
     for job in jobs:
         if job.method in speeds:
@@ -176,12 +191,11 @@ def describe_plan(
     jobs = [status.job for status in statuses]
     yield plan.describe()
     methods = list(dict.fromkeys(job.method for job in jobs))
-    needs_gpu = plan.settings[plan.scale]["control"]["gpus_per_job"] > 0
-    if needs_gpu:
-        hours = gpu_hours(plan, jobs, speeds)
-        yield from _hours_table(hours, methods)
+    if needs_gpu(plan):
+        hours = train_hours(plan, jobs, speeds)
+        yield from _hours_table("GPU hours", hours, methods)
         yield from queue_lines(hours)
-        left = sum(gpu_hours(plan, [s.job for s in statuses if not s.is_trained], speeds).values())
+        left = sum(train_hours(plan, [s.job for s in statuses if not s.is_trained], speeds).values())
         yield f"of these, {left:,.0f} hours are still to do"
         yield from (f"  {method}: {speeds[method].source}" for method in methods if method in speeds)
         unknown = [method for method in methods if method not in speeds]
@@ -191,8 +205,12 @@ def describe_plan(
             yield "  rehearsed on a CPU only, which tells nothing of a GPU's speed; rehearse there for measured hours"
         if any(plan.sheets.tasks[job.task].is_pixel for job in jobs):
             yield "  pixel tasks count like the others unless measured, so this is the least they take"
+    elif speeds:
+        yield from _hours_table("core hours", train_hours(plan, jobs, speeds), methods)
+        yield f"  of training, rehearsed here; evaluation comes on top: {sum(map(plan.episodes, jobs)):,} episodes"
     else:
-        yield "this scale trains on the CPU; `pcbf-progress` shows the time left while it runs"
+        yield "this scale trains on the CPU; `pcbf-progress` shows the time left while it runs, a rehearsal foretells it:"
+        yield f"  pcbf-rehearse --scale {plan.scale} --chunk 200"
     yield from memory_lines(plan, jobs, rehearsed or {}, memory)
     sizes = disk_bytes(root, plan, results, jobs)
     sizes |= {name: size for name, size in kept_bytes(plan, jobs, rehearsed or {}).items() if size}
@@ -201,10 +219,10 @@ def describe_plan(
     yield from _missing(root, plan, statuses)
 
 
-def _hours_table(hours: Mapping[tuple[str, str], float], methods: Sequence[str]) -> Iterator[str]:
+def _hours_table(heading: str, hours: Mapping[tuple[str, str], float], methods: Sequence[str]) -> Iterator[str]:
     domains = list(dict.fromkeys(domain for domain, _ in hours))
-    width = max(map(len, [*domains, "GPU hours"]))
-    yield " ".join([f"{'GPU hours':{width}}", *(f"{method:>11}" for method in methods), f"{'all':>9}"])
+    width = max(map(len, [*domains, heading]))
+    yield " ".join([f"{heading:{width}}", *(f"{method:>11}" for method in methods), f"{'all':>9}"])
     for domain in domains:
         row = [hours.get((domain, method)) for method in methods]
         cells = [f"{'-' if value is None else f'{value:,.1f}':>11}" for value in row]
@@ -267,7 +285,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folders = [options.root / folder(scale) for folder in (scale_folder, published_folder) for scale in SCALES]
     rehearsed = load_rehearsal(options.root, plan.scale)
     times = paper_times(options.root), options.reference_seconds
-    speeds = method_speeds(plan.sheets.methods, load_costs(folders), *times, rehearsed)
+    if needs_gpu(plan):
+        speeds = method_speeds(plan.sheets.methods, load_costs(folders), *times, rehearsed)
+    else:
+        speeds = rehearsed_speeds(rehearsed)
     results = options.root / scale_folder(plan.scale)
     statuses = [job_status(results, job, time.time()) for job in plan.selected()]
     print("\n".join(describe_plan(options.root, plan, results, statuses, speeds, rehearsed, options.gpu_memory * 1e9)))

@@ -17,7 +17,12 @@ from pcbf_records.files import atomic_write
 from pcbf_records.layout import MANIFEST, RECORD_FOLDERS, REPORT, published_folder, scale_folder
 from pcbf_records.sheets import load_sheets
 
-FINISH = {"smoke": "make quick", "laptop": "make reproduce", "paper": "snakemake --cores all --config scale=paper"}
+FINISH = {
+    "smoke": "make quick",
+    "laptop": "make reproduce",
+    "desk": "make run SCALE=desk",
+    "paper": "snakemake --cores all --config scale=paper",
+}
 
 
 class PublishError(RuntimeError):

@@ -19,7 +19,7 @@ from pcbf_records.variants import base_method
 
 Settings = dict[str, Any]
 
-SCALES = ("smoke", "laptop", "paper")
+SCALES = ("smoke", "laptop", "desk", "paper")
 DEFAULT_SCALE = "laptop"
 
 SCHEMA = Path("config/schemas/scale.schema.yaml")
