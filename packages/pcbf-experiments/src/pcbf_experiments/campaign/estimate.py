@@ -209,7 +209,7 @@ def describe_plan(
         yield from _hours_table("core hours", train_hours(plan, jobs, speeds), methods)
         yield f"  of training, rehearsed here; evaluation comes on top: {sum(map(plan.episodes, jobs)):,} episodes"
     else:
-        yield "this scale trains on the CPU; `pcbf-progress` shows the time left while it runs, a rehearsal foretells it:"
+        yield "this scale trains on the CPU; `pcbf-progress` shows the time left, a rehearsal foretells it:"
         yield f"  pcbf-rehearse --scale {plan.scale} --chunk 200"
     yield from memory_lines(plan, jobs, rehearsed or {}, memory)
     sizes = disk_bytes(root, plan, results, jobs)
