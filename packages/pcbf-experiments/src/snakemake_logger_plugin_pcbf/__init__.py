@@ -30,7 +30,8 @@ class LogHandlerSettings(LogHandlerSettingsBase):
     """Options of the command line."""
 
     events: Path | None = field(
-        default=None, metadata={"help": "file to which events are added, a line of JSON each", "required": True}
+        default=None,
+        metadata={"help": "file to which events are added, a line of JSON each", "required": True, "type": Path},
     )
 
 
