@@ -35,6 +35,7 @@ from pcbf_experiments.campaign.settings import (
     exact_pairs,
     jobs_per_gpu,
     toy_job,
+    toy_work,
     toy_pairs,
 )
 from pcbf_records import layout
@@ -209,13 +210,17 @@ def labels_of(groups):
 
 # How early a job starts, the higher the earlier: artefacts as soon as their records are there, then the runs of the
 # first figures with the data in between, then training (before evaluation, so that GPUs never wait for a simulator),
-# and last the other toy runs, short jobs that fill what is left.
+# and last the other toy runs, which fill what is left, the longest first, so that no core waits for it at the end.
 ARTEFACT_PRIORITY, DATA_PRIORITY, TRAIN_PRIORITY, EVALUATE_PRIORITY = 20, 5, 2, 1
 
 
 def toy_priority(wildcards):
     run = (wildcards.process, wildcards.method)
-    return 2 * (len(FIRST_RUNS) - FIRST_RUNS.index(run)) if run in FIRST_RUNS else 0
+    if run in FIRST_RUNS:
+        return 2 * (len(FIRST_RUNS) - FIRST_RUNS.index(run))
+    settings = SETTINGS[wildcards.scale]
+    work = {pair: toy_work(toy_job(settings, *pair), pair[1]) for pair in toy_pairs(settings)}
+    return EVALUATE_PRIORITY * work[run] / (1 + max(work.values()))
 
 
 # Domains in the order of their tasks in the sheets, which is that of the tables.

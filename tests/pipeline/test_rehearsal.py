@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pcbf_experiments.campaign.estimate import describe_plan, method_speeds, rehearsed_speeds
 from pcbf_experiments.campaign.estimate import main as plan_main
-from pcbf_experiments.campaign.estimate import method_speeds
 from pcbf_experiments.campaign.needs import data_bytes, kept_bytes, load_rehearsal, memory_lines, num_files
 from pcbf_experiments.campaign.plan import TrainJob, load_plan
 from pcbf_experiments.campaign.rehearsal import COLUMNS, OK, add_rows, cells_of, groups_of, read_rows, sample
@@ -127,6 +127,19 @@ def test_a_rehearsal_on_a_gpu_tells_the_speed_and_one_on_the_cpu_does_not(tmp_pa
     on_gpu = rehearsed(tmp_path, row("iqn", device="NVIDIA A100", seeds=4, steps_per_second=250.0))
     speed = method_speeds(["iqn"], [], paper, 1000.0, on_gpu)["iqn"]
     assert speed.seconds == pytest.approx(1e-3) and speed.source == "rehearsed on NVIDIA A100, 1 cells"
+
+
+def test_a_scale_of_the_cpu_is_planned_by_its_rehearsal_there(tmp_path):
+    plan = load_plan(REPOSITORY, {"scale": "desk", "methods": ["iql"]})
+    jobs = plan.selected()
+    statuses = [job_status(tmp_path, job, NOW) for job in jobs]
+    (hint,) = [line for line in describe_plan(tmp_path, plan, tmp_path, statuses, {}) if "pcbf-rehearse" in line]
+    assert "--scale desk" in hint
+    speeds = rehearsed_speeds(rehearsed(tmp_path, row("iql", steps_per_second=100.0)))
+    lines = list(describe_plan(tmp_path, plan, tmp_path, statuses, speeds))
+    (hours,) = [line for line in lines if line.startswith("all ")]
+    assert float(hours.split()[-1]) == round(sum(len(job.seeds) * plan.steps(job) for job in jobs) / 100 / 3600, 1)
+    assert any("core hours" in line for line in lines) and not any("card" in line for line in lines)
 
 
 def test_seeds_and_jobs_that_fit_into_a_card(tmp_path):

@@ -205,13 +205,13 @@ def describe_plan(
             yield "  rehearsed on a CPU only, which tells nothing of a GPU's speed; rehearse there for measured hours"
         if any(plan.sheets.tasks[job.task].is_pixel for job in jobs):
             yield "  pixel tasks count like the others unless measured, so this is the least they take"
+        yield from memory_lines(plan, jobs, rehearsed or {}, memory)
     elif speeds:
         yield from _hours_table("core hours", train_hours(plan, jobs, speeds), methods)
         yield f"  of training, rehearsed here; evaluation comes on top: {sum(map(plan.episodes, jobs)):,} episodes"
     else:
         yield "this scale trains on the CPU; `pcbf-progress` shows the time left, a rehearsal foretells it:"
         yield f"  pcbf-rehearse --scale {plan.scale} --chunk 200"
-    yield from memory_lines(plan, jobs, rehearsed or {}, memory)
     sizes = disk_bytes(root, plan, results, jobs)
     sizes |= {name: size for name, size in kept_bytes(plan, jobs, rehearsed or {}).items() if size}
     shown = ", ".join(f"{name} {size / 1e9:.1f} GB" for name, size in sizes.items())

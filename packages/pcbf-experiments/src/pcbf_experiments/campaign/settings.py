@@ -44,7 +44,8 @@ def load_scale(path: str | Path, overrides: Mapping[str, Any] | None = None) -> 
     path = Path(path)
     root = path.parent.parent.parent
     if not path.is_file():
-        raise SettingsError(f"{path}: there is no such file; {_unknown_scale(path.stem)}")
+        hint = "is this a whole checkout?" if path.stem in SCALES else _unknown_scale(path.stem)
+        raise SettingsError(f"{path}: there is no such file; {hint}")
     overrides = overrides or {}
     settings = _merge(_read_yaml(path), overrides)
     sentences = [
