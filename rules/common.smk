@@ -35,8 +35,8 @@ from pcbf_experiments.campaign.settings import (
     exact_pairs,
     jobs_per_gpu,
     toy_job,
-    toy_work,
     toy_pairs,
+    toy_work,
 )
 from pcbf_records import layout
 from pcbf_records.calibration import CUBE_TASK, DATASETS
