@@ -14,6 +14,7 @@ from pcbf_analysis.tables.form import Column, Score, Table
 from pcbf_analysis.tables.scores import (
     PAPER_METHODS,
     Suite,
+    ahead_of_all,
     bold_note,
     data_note,
     domain_tasks,
@@ -28,8 +29,9 @@ from pcbf_records.layout import CONTROL_EVALUATIONS
 TITLE = "Scores aggregated by domain"
 CAPTION = (
     "Mean of the tasks' mean scores ± mean of their sample standard deviations over seeds, which is how the paper's "
-    "domain rows follow from its task rows. Bold is within 95 % of the best of the row; a method that lacks a task of "
-    "the domain is never bold. A dash is a cell without runs. The csv adds Student's 95 % interval over seeds (of the "
+    "domain rows follow from its task rows. Bold is ahead of every other method of the row by Student's 95 % "
+    "intervals of the differences, seed by seed, of the means over tasks; a method that lacks a task of the domain has "
+    "no part in that. A dash is a cell without runs. The csv adds Student's 95 % interval over seeds (of the "
     "means over tasks of each seed), from five seeds on interquartile means with stratified-bootstrap intervals, and "
     "the paper's cell, also recomputed from its task rows."
 )
@@ -54,9 +56,9 @@ def compute(results: Results) -> Table:
     rows, details = [], []
     for domain, members in domain_tasks(results, tasks).items():
         present = {method: present_tasks(suite, members, method) for method in PAPER_METHODS}
-        means = [domain_mean(suite, present[m], m) if len(present[m]) == len(members) else math.nan for m in present]
+        whole = {m: means_by_seed(suite, members, m) if len(present[m]) == len(members) else {} for m in present}
         wanted = sum(wanted_seeds(results, suite, task) for task in members)
-        bold = dict(zip(present, statistics.within_best(means), strict=True))
+        bold = ahead_of_all(whole)
         rows.append(
             (
                 f"{domain} ({len(members)} task{'s' * (len(members) > 1)})",
@@ -83,10 +85,6 @@ def present_tasks(suite: Suite, tasks: Sequence[str], method: str) -> list[str]:
     return [task for task in tasks if len(suite.seeds(task, method))]
 
 
-def domain_mean(suite: Suite, tasks: Sequence[str], method: str) -> float:
-    return statistics.aggregate([suite.seeds(task, method) for task in tasks])[0]
-
-
 def score(
     suite: Suite, tasks: Sequence[str], present: Sequence[str], method: str, num_wanted: int, is_bold: bool
 ) -> Score:
@@ -107,7 +105,7 @@ def detail(suite: Suite, tasks: Sequence[str], present: Sequence[str], method: s
     seeds = [suite.seeds(task, method) for task in present]
     return (
         *statistics.aggregate(seeds),
-        *statistics.student_interval(means_by_seed(suite, present, method)),
+        *statistics.student_interval(list(means_by_seed(suite, present, method).values())),
         statistics.interquartile_mean(seeds),
         *statistics.bootstrap_interval(seeds, statistics.pooled_interquartile_mean),
         len(tasks),
@@ -118,11 +116,11 @@ def detail(suite: Suite, tasks: Sequence[str], present: Sequence[str], method: s
     )
 
 
-def means_by_seed(suite: Suite, tasks: Sequence[str], method: str) -> list[float]:
+def means_by_seed(suite: Suite, tasks: Sequence[str], method: str) -> dict[int, float]:
     """The mean over tasks of every seed that has all of them, ordered by seed."""
     scores = [suite.by_seed(task, method) for task in tasks]
     common = sorted(set.intersection(*map(set, scores))) if scores else []
-    return [statistics.mean([of_task[seed] for of_task in scores]) for seed in common]
+    return {seed: statistics.mean([of_task[seed] for of_task in scores]) for seed in common}
 
 
 def recomputed_cells(results: Results) -> dict[tuple[str, str], tuple[float, float]]:

@@ -36,7 +36,7 @@ class Score:
 
     Attributes:
       remark: what a reader must know of the cell, such as "2 of 3" when a seed is missing.
-      is_bold: whether it is within 95 % of the best of its row.
+      is_bold: whether it is ahead of the rest of its row.
     """
 
     mean: float

@@ -12,6 +12,7 @@ from pcbf_analysis.tables.scores import (
     PAPER_METHODS,
     SUMMARY,
     Suite,
+    ahead_of_all,
     bold_note,
     data_note,
     domain_of,
@@ -27,9 +28,10 @@ from pcbf_records.layout import CONTROL_EVALUATIONS
 TITLE = "Scores on every task"
 CAPTION = (
     "Success rate in percent (OGBench, mean of the last three evaluations) or normalised return (Adroit, last "
-    "evaluation): mean ± sample standard deviation over seeds. Bold is within 95 % of the best of the row. A dash is a "
-    "cell without runs; what stands in brackets says which seeds are missing or diverged. The csv adds Student's 95 % "
-    "interval over seeds, the interquartile mean from five seeds on, and the paper's cell."
+    "evaluation): mean ± sample standard deviation over seeds. Bold is ahead of every other method of the row by "
+    "Student's 95 % intervals of the differences, seed by seed. A dash is a cell without runs; what stands in brackets "
+    "says which seeds are missing or diverged. The csv adds Student's 95 % interval over seeds, the interquartile mean "
+    "from five seeds on, and the paper's cell."
 )
 INPUTS = (CONTROL_EVALUATIONS,)
 DETAILS = (
@@ -52,8 +54,7 @@ def compute(results: Results) -> Table:
     tasks = shown_tasks(results, suite)
     for task in tasks:
         wanted = wanted_seeds(results, suite, task)
-        bold = statistics.within_best([statistics.mean(suite.seeds(task, method)) for method in PAPER_METHODS])
-        cells = list(zip(PAPER_METHODS, bold, strict=True))
+        cells = list(ahead_of_all({method: suite.by_seed(task, method) for method in PAPER_METHODS}).items())
         rows.append((task, *(score(suite, task, method, wanted, strong) for method, strong in cells)))
         domain = domain_of(results, task)
         details += [detail(suite, task, domain, method, strong, paper.get((task, method))) for method, strong in cells]

@@ -78,6 +78,18 @@ def paired_differences(ours: Mapping[int, float], theirs: Mapping[int, float]) -
     return np.array([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())])
 
 
+def ahead_of_all(row: Mapping[str, Mapping[int, float]]) -> dict[str, bool]:
+    """Which method of a row is ahead of every other, by the interval of their differences, seed by seed."""
+    rivals = {method: scores for method, scores in row.items() if scores}
+
+    def is_ahead(ours: str) -> bool:
+        others = [theirs for theirs in rivals if theirs != ours]
+        lows = [statistics.student_interval(paired_differences(row[ours], rivals[theirs]))[0] for theirs in others]
+        return bool(lows) and all(low > 0 for low in lows)
+
+    return {method: method in rivals and is_ahead(method) for method in row}
+
+
 def better_side(interval: tuple[float, float], sign: int, ours: str, theirs: str) -> str:
     """Whose side the interval of a difference, ours minus theirs, decides for; `sign` is 1 where more is better."""
     worst, best = sorted(sign * bound for bound in interval)
@@ -160,11 +172,11 @@ def paper_cells(cells: pd.DataFrame, row: str) -> dict[tuple[str, str], tuple[fl
 
 
 def bold_note(cells: pd.DataFrame, row: str) -> str:
-    """How often the paper's bold contradicts its rule."""
+    """The paper's rule of bold, and how often its cells contradict it."""
     against = int((by_rule(cells, row) != cells["is_bold"]).sum())
     return (
-        f"Here bold is recomputed by the paper's rule, from unrounded means; in the paper {against} of {len(cells)} "
-        "cells are bold or plain against it, given its printed means."
+        f"The paper's bold is within 95 % of the best of the row; {against} of its {len(cells)} cells are bold or "
+        "plain against that, given its printed means."
     )
 
 
