@@ -329,7 +329,7 @@ def test_two_builds_in_two_processes_give_the_same_small_files(complete: Results
     for seed, folder in enumerate(folders):
         shutil.copytree(complete.root, folder)
         command = [sys.executable, "-m", "pcbf_analysis.cli", "figure", *labels]
-        command += ["--results", str(folder), "--root", str(complete.repository)]
+        command += ["--results", str(folder), "--root", str(complete.repository), "--jobs", str(1 + seed)]
         # another date and another order of sets: neither may leave a trace
         other = {"PYTHONHASHSEED": str(seed), "SOURCE_DATE_EPOCH": str(1_000_000_000 * (seed + 1))}
         builds.append(subprocess.Popen(command, env=os.environ | other, stdout=subprocess.DEVNULL))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from pcbf_analysis import artefacts, claims, report
 from pcbf_analysis.results import Results
 from pcbf_core.config import check_choice
-from pcbf_records.commands import Parser
+from pcbf_records.commands import Parser, whole_number
 from pcbf_records.errors import RecordError
 
 
@@ -90,6 +92,7 @@ def _make(kind: str, arguments: Sequence[str] | None) -> int:
     )
     parser.add_argument("labels", nargs="*", metavar="LABEL", help=f"the paper's labels of {kind}s, or `all`")
     parser.add_argument("--list", action="store_true", help=f"list the {kind}s, what each shows and what it reads")
+    parser.add_argument("--jobs", type=whole_number(), default=1, metavar="N", help="processes (default: %(default)s)")
     _add_folders(parser, required=False)
     given = parser.parse_args(arguments)
     if given.list:
@@ -104,13 +107,32 @@ def _make(kind: str, arguments: Sequence[str] | None) -> int:
     except ValueError as error:
         parser.error(str(error))
     try:
-        results = Results(given.results, given.root)
-        for label in known if "all" in given.labels else given.labels:
-            for path in artefacts.write(results, known[label]):
-                print(artefacts.shown_path(path))
+        for path in _written(kind, list(known) if "all" in given.labels else given.labels, given):
+            print(artefacts.shown_path(path), flush=True)
     except RecordError as error:
         parser.error(str(error))
     return 0
+
+
+def _written(kind: str, labels: Sequence[str], given: argparse.Namespace) -> Iterator[Path]:
+    """The files of all labels, made by as many processes as are wanted."""
+    if given.jobs == 1:
+        yield from _each(kind, labels, given.results, given.root)
+        return
+    with ProcessPoolExecutor(given.jobs, mp_context=get_context("forkserver")) as pool:
+        parts = [labels[start :: given.jobs] for start in range(given.jobs)]
+        for done in [pool.submit(_all, kind, part, given.results, given.root) for part in parts]:
+            yield from done.result()
+
+
+def _each(kind: str, labels: Sequence[str], folder: Path, root: Path) -> Iterator[Path]:
+    known, results = artefacts.of_kind(kind), Results(folder, root)
+    for label in labels:
+        yield from artefacts.write(results, known[label])
+
+
+def _all(kind: str, labels: Sequence[str], folder: Path, root: Path) -> list[Path]:
+    return list(_each(kind, labels, folder, root))
 
 
 def _add_folders(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
