@@ -9,9 +9,11 @@ import pytest
 
 from pcbf_baselines import losses, make_agent
 from pcbf_baselines.c51 import tail_masses
+from pcbf_baselines.floq import FloQ, FloQConfig
 from pcbf_baselines.value_flows import ValueFlowsCritic, ValueFlowsCriticConfig, with_tangent
 from pcbf_core import PCBFCritic, PCBFCriticConfig
 from pcbf_core.flow import flow_map
+from pcbf_core.types import TaskSpec
 
 from ..methods import SPECS, random_batch
 
@@ -55,6 +57,17 @@ def test_gaussian_bellman_loss():
     # targets N(0, 1) and N(4, 1), alike often: their mean is 2, their variance 1 + 4, where both derivatives vanish
     slope = jax.grad(lambda m, s: losses.gaussian_bellman_loss(m, s, jnp.array([0.0, 4.0]), 1.0).mean(), argnums=(0, 1))
     np.testing.assert_allclose(slope(2.0, 5**0.5), 0, atol=1e-6)
+
+
+def test_floq_embeds_points_of_any_distance():
+    """A critic may leave the range of returns, and data whose returns are far from 0 have all its noise outside."""
+    spec = TaskSpec(observation_shape=(1,), action_dim=1, return_range=(-22.0, -20.0))
+    agent = FloQ(FloQConfig(discount=0.9, num_bins=4, bin_spread=0.5), spec)  # edges from -22.1 to -19.9
+    points = jnp.array([-1e6, -22.0, -20.0, -2.1, 0.0, 1e6])
+    masses, slopes = jax.vmap(jax.value_and_grad(lambda z: jnp.dot(agent.embed(z), jnp.arange(4.0))))(points)
+    np.testing.assert_allclose(agent.embed(points).sum(axis=-1), 1, rtol=1e-5)
+    assert jnp.isfinite(slopes).all() and float(masses[1]) < 1 < 2 < float(masses[2])
+    np.testing.assert_allclose(agent.embed(points)[jnp.array([0, 3, 4, 5])].argmax(axis=-1), [0, 3, 3, 3])
 
 
 def test_conservative_penalty():

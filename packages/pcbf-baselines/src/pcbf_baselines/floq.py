@@ -20,6 +20,8 @@ from pcbf_core.policy import clip_action
 from pcbf_core.roles import Role, make_role, over_candidates
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
+FAR = 4.0  # standard deviations beyond the range of returns at which a point can still be told from one further out
+
 
 @final
 @dataclass(frozen=True)
@@ -92,11 +94,15 @@ class FloQ(PlainAgent):
         }
 
     def embed(self, point: Array) -> Array:
-        """Masses of a Gaussian around z in equal bins over the range of returns, (*shape, bins), summing to 1."""
+        """Masses of a Gaussian around z in equal bins over the range of returns, (*shape, bins), summing to 1.
+
+        A point far outside the range counts as one `FAR` spreads outside, since beyond that all masses round to 0.
+        """
         low, high = require_return_range(self.spec, "FloQ")
         margin = self.config.range_margin / (1 - self.config.discount)
         edges = jnp.linspace(low - margin, high + margin, self.config.num_bins + 1)
         spread = self.config.bin_spread * (edges[1] - edges[0])
+        point = jnp.clip(point, edges[0] - FAR * spread, edges[-1] + FAR * spread)
         level = jax.scipy.special.erf((edges - point[..., None]) / (jnp.sqrt(2.0) * spread))
         return jnp.diff(level, axis=-1) / (level[..., -1:] - level[..., :1])
 
