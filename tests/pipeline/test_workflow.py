@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace

@@ -38,24 +38,37 @@ class LogHandlerSettings(LogHandlerSettingsBase):
 class LogHandler(LogHandlerBase):
     """Adds events to a file; Snakemake's own log, which is for people, goes on beside it."""
 
-    settings: LogHandlerSettings
-    writes_to_stream = False
-    writes_to_file = False  # it would take the place of Snakemake's log
-    has_filter = True
-    has_formatter = True
-    needs_rulegraph = False
-
     def emit(self, record: LogRecord) -> None:
         told = event_of(record)
-        if told and self.settings.events:
+        if told and isinstance(self.settings, LogHandlerSettings) and self.settings.events:
             with self.settings.events.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(told, default=str) + "\n")
+
+    @property
+    def writes_to_stream(self) -> bool:
+        return False
+
+    @property
+    def writes_to_file(self) -> bool:
+        return False  # it would take the place of Snakemake's log
+
+    @property
+    def has_filter(self) -> bool:
+        return True
+
+    @property
+    def has_formatter(self) -> bool:
+        return True
+
+    @property
+    def needs_rulegraph(self) -> bool:
+        return False
 
 
 def event_of(record: LogRecord) -> dict[str, Any]:
     """What a record tells, empty if nothing that we want to know; an error comes with its message."""
     event = getattr(record, "event", None)
-    if event not in TOLD:
+    if event is None or event not in TOLD:
         return {}
     values = {ours: getattr(record, theirs, None) for theirs, ours in TOLD[event].items()}
     return {"event": str(event), **values, **({"message": record.getMessage()} if event == LogEvent.ERROR else {})}
