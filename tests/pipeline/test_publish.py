@@ -405,4 +405,5 @@ def test_published_distances_are_those_of_the_run_records(folder):
             for row in rows
             if (row["env"], row["method"]) == (process, method)
         }
-        assert collected == pytest.approx(recorded, rel=1e-4)
+        ran = {place: distance for place, distance in recorded.items() if np.isfinite(distance)}
+        assert ran and collected == pytest.approx(ran, rel=1e-4)
