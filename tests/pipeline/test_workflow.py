@@ -318,7 +318,8 @@ class TestSmoke:
         assert plan(smoke_copy, *config_of("smoke")) == {}
 
     def test_other_dcfm_weights_train_value_flows_only(self, smoke_copy, plan):
-        jobs = plan(smoke_copy, *config_of("smoke", toy={"dcfm_weights": [0.0, 1.0]}))
+        weights = {process: [0.0, 1.0] for process in PAPER_PROCESSES}
+        jobs = plan(smoke_copy, *config_of("smoke", toy={"dcfm_weights": weights}))
         assert jobs["toy"] == len(PAPER_PROCESSES)
         assert "theory" not in jobs
 
