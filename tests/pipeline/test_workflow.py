@@ -470,7 +470,7 @@ def test_dvc_makes_figures_tables_and_report_and_trains_nothing():
     commands = {name: stage["cmd"].partition("$PATH ")[2] for name, stage in pipeline["stages"].items()}
     made_from = "--results results/published/${item.scale}"
     assert commands == {
-        "figures": f"pcbf-figure all {made_from}",
+        "figures": f"pcbf-figure all --jobs 2 {made_from}",
         "tables": f"pcbf-table all {made_from}",
         "claims": f"pcbf-claims {made_from}",
         "report": f"pcbf-report {made_from}",
