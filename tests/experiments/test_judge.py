@@ -121,7 +121,7 @@ def test_a_snapshot_plays_as_the_live_state_did(
     assert set(judged) == set(live) and len(judged) == 6
     for place, made in judged.items():
         assert made.snapshot is not None and dataclasses.replace(made, snapshot=None) == live[place]
-        assert len(made.scores) == 4 and made.settings == plain(JUDGING)
+        assert len(made.scores) == 4 and made.settings == JUDGING.recorded
     assert judged[0, 60].scores != judged[1, 60].scores and judged[0, 60].scores != judged[0, 20].scores
     assert len(set(judged[0, 60].lengths)) > 1
 
@@ -195,7 +195,7 @@ def test_other_episodes_need_neither_checkpoint_nor_data(files: JobFiles, plays:
     assert len(plays) == 12
     again = load_evaluations(files.evaluations(0))
     assert [len(e.scores) for e in again.evaluations] == [6, 6, 6]
-    assert all(e.settings == plain(more) for e in again.evaluations)
+    assert all(e.settings == more.recorded for e in again.evaluations)
     judge(files, more)
     assert len(plays) == 12
 
@@ -209,6 +209,20 @@ def test_episodes_are_the_same_whoever_asks_for_more(files: JobFiles) -> None:
     assert four is not None and six is not None
     assert six.lengths[:4] == four.lengths
     np.testing.assert_allclose(six.returns[:4], four.returns, rtol=1e-5)
+
+
+def test_fresh_starts_differ_from_step_to_step_and_are_the_same_for_every_seed(files: JobFiles) -> None:
+    """In the tiny simulator the length of an episode depends on its start alone."""
+
+    def lengths(*, fresh_starts: bool) -> list[list[tuple[int, ...]]]:
+        judge(files, dataclasses.replace(JUDGING, num_episodes=6, fresh_starts=fresh_starts))
+        records = [load_evaluations(files.evaluations(seed)) for seed in (0, 1)]
+        assert all(("fresh_starts" in e.settings) is fresh_starts for record in records for e in record.evaluations)
+        return [[e.lengths for e in record.evaluations] for record in records]
+
+    shared, fresh = lengths(fresh_starts=False), lengths(fresh_starts=True)
+    assert shared[0] == shared[1] and len(set(shared[0])) == 1
+    assert fresh[0] == fresh[1] and len(set(fresh[0])) == 3
 
 
 @pytest.mark.parametrize(("keep", "left"), [("all", [20, 40, 60]), ("final", [40, 60]), ("none", [])])

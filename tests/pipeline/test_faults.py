@@ -68,7 +68,6 @@ if stage in ("train", "evaluate"):
     from pcbf_experiments import evaluation
     from pcbf_experiments.data.scaling import Scaling
     from pcbf_experiments.running import judge, loop, problem
-    from pcbf_records.canonical import plain
     from pcbf_records.runs import Evaluation
 
     stops = os.environ["STOP"].split(",")
@@ -96,7 +95,7 @@ if stage in ("train", "evaluate"):
         scores = tuple(np.asarray(actions, np.float64).sum(axis=1).tolist())
         with open(os.environ["JUDGED"], "a") as file:
             file.write(f"{snapshot}\\n")
-        return Evaluation(step, scores, (0.0,) * 3, (1,) * 3, (0.0,) * 3, plain(self.settings), snapshot)
+        return Evaluation(step, scores, (0.0,) * 3, (1,) * 3, (0.0,) * 3, self.settings.recorded, snapshot)
 
     save, loop.save_snapshot = loop.save_snapshot, save_snapshot
     problem.load_task = load_task

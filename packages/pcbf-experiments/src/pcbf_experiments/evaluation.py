@@ -1,17 +1,17 @@
 """Playing episodes of the real simulators: one batched `act` per step, scores that depend on the seeds alone.
 
-Episode e of a task is reset from a seed made of the task's name and e, whatever was trained; its actions draw from keys
-of (e, step). Simulators run in lockstep in a fixed number of slots, so the number of worker processes changes the speed
+Episode e of a task is reset from a seed made of the task's name and e (and, if asked, of how many gradient steps were
+made), whatever was trained; its actions draw from keys of (e, step). Simulators run in lockstep in a fixed number of slots, so the number of worker processes changes the speed
 and nothing else.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 
 from pcbf_core.agent import Agent
-from pcbf_core.config import Count, tidy
+from pcbf_core.config import LATER, Count, recorded, tidy
 from pcbf_core.learner import LearnerState
 from pcbf_experiments.data.scaling import Scaling
 from pcbf_experiments.simulators import SimulatorPool, StepResult, SuccessTiming
@@ -38,20 +38,28 @@ class EvaluationSettings:
       num_slots: simulators that run in lockstep; decides the batch of `act`, so part of the result.
       episode_limit: cut episodes shorter than the task's own limit, for small machines; None keeps it.
       success_timing: see `OGBench.simulator`.
+      fresh_starts: every evaluation of a run has starts of its own, the same for all methods and seeds after as many
+        gradient steps, so that a score over several evaluations rests on as many more starts; False repeats the same.
     """
 
     num_episodes: Count = 50
     num_slots: Count = 10
     episode_limit: Count | None = None
     success_timing: SuccessTiming = "pre"
+    fresh_starts: bool = field(default=False, metadata=LATER)
 
     def __post_init__(self) -> None:
         tidy(self)
 
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The settings as evaluation records tell them."""
+        return plain(recorded(self))
 
-def episode_seed(task_name: str, episode: int) -> int:
+
+def episode_seed(starts: str, episode: int) -> int:
     """The seed of everything random in the simulator's episode; the same for every method and training seed."""
-    digest = hashlib.sha256(f"{task_name}/{episode}".encode()).digest()
+    digest = hashlib.sha256(f"{starts}/{episode}".encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 1
 
 
@@ -75,14 +83,14 @@ class Episode:
 Act = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
-def play(pool: SimulatorPool, task_name: str, act: Act, num_episodes: int) -> list[Episode]:
-    """All episodes, in order of their numbers.
+def play(pool: SimulatorPool, starts: str, act: Act, num_episodes: int) -> list[Episode]:
+    """All episodes, in order of their numbers; `starts` is what their seeds are made of besides.
 
     A slot takes the next episode when its own is over. `act` gets the observations of every slot, and the episode and
     step that each is at; idle slots repeat their last observation.
     """
     busy = min(pool.num_slots, num_episodes)
-    firsts = pool.ask("reset", [(slot, episode_seed(task_name, slot)) for slot in range(busy)])
+    firsts = pool.ask("reset", [(slot, episode_seed(starts, slot)) for slot in range(busy)])
     slots = [Episode(number, first) for number, first in enumerate(firsts)]
     episodes = list(slots)
     running = set(range(busy))
@@ -99,7 +107,7 @@ def play(pool: SimulatorPool, task_name: str, act: Act, num_episodes: int) -> li
         running -= set(over)
         fresh = list(zip(over, range(len(episodes), num_episodes), strict=False))
         if fresh:
-            firsts = pool.ask("reset", [(slot, episode_seed(task_name, number)) for slot, number in fresh])
+            firsts = pool.ask("reset", [(slot, episode_seed(starts, number)) for slot, number in fresh])
             for (slot, number), first in zip(fresh, firsts, strict=True):
                 slots[slot] = Episode(number, first)
                 episodes.append(slots[slot])
@@ -143,7 +151,8 @@ class Evaluator:
             )
             self.pool = SimulatorPool(spec, self.settings.num_slots, self.num_workers)
         act = policy(agent, state, scaling, jax.random.key(0))
-        episodes = play(self.pool, self.task.name, act, self.settings.num_episodes)
+        starts = f"{self.task.name}/{step}" if self.settings.fresh_starts else self.task.name
+        episodes = play(self.pool, starts, act, self.settings.num_episodes)
         suite = suite_of(self.task)
         return Evaluation(
             step=step,
@@ -151,7 +160,7 @@ class Evaluator:
             returns=tuple(episode.total for episode in episodes),
             lengths=tuple(episode.length for episode in episodes),
             successes=tuple(episode.success for episode in episodes),
-            settings=plain(dataclasses.asdict(self.settings)),
+            settings=self.settings.recorded,
             snapshot=snapshot,
         )
 

@@ -108,6 +108,11 @@ def add_evaluation_options(parser: argparse.ArgumentParser, *, num_workers: int)
         help="judge OGBench success before the step (as rewards do) or after it (as release 1.1; default: %(default)s)",
     )
     group.add_argument(
+        "--fresh-starts",
+        action="store_true",
+        help="every evaluation of a run has starts of its own, the same for all methods (default: all have the same)",
+    )
+    group.add_argument(
         "--workers",
         type=whole_number(0),
         default=num_workers,
@@ -124,4 +129,5 @@ def evaluation_settings(options: argparse.Namespace) -> EvaluationSettings:
         num_slots=min(options.slots, options.episodes),
         episode_limit=options.episode_limit,
         success_timing=options.success_timing,
+        fresh_starts=options.fresh_starts,
     )

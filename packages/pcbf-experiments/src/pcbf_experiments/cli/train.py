@@ -159,7 +159,7 @@ JOB_PARTS = ("run", "domain", "default", "method")
 REPLACED_BY_JOB = (
     *("steps", "set", "settings", "methods_file", "no_domain_settings", "batch_size", "eval_every", "log_every"),
     *("standardise", "reward_scale", "return_width", "across", "episodes", "slots", "episode_limit", "success_timing"),
-    *("workers", "redraw_every", "precision", "deterministic"),
+    *("fresh_starts", "workers", "redraw_every", "precision", "deterministic"),
 )
 
 

@@ -11,7 +11,7 @@ from pcbf_experiments.evaluation import Evaluator
 from pcbf_experiments.running.errors import RunError
 from pcbf_experiments.running.snapshot import SnapshotError, load_snapshot
 from pcbf_experiments.running.stopping import Stopper
-from pcbf_records.canonical import content_hash, plain
+from pcbf_records.canonical import content_hash
 from pcbf_records.errors import RecordError
 from pcbf_records.files import remove_unfinished, sha256
 from pcbf_records.layout import JobFiles, snapshot_steps
@@ -30,7 +30,7 @@ def judge_snapshot(files: JobFiles, seed: int, step: int, config_hash: str, eval
     path = files.snapshot(seed, step)
     record = _record(files, seed, config_hash)
     known, digest = record.at(step), sha256(path)
-    if known is not None and known.snapshot == digest and known.settings == plain(evaluator.settings):
+    if known is not None and known.snapshot == digest and known.settings == evaluator.settings.recorded:
         return known
     snapshot = load_snapshot(path)
     if (snapshot.seed, snapshot.step) != (seed, step):
