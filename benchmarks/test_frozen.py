@@ -22,8 +22,8 @@ from work import SPEC, best_of_each, dataset
 
 from pcbf_baselines.registry import METHODS, make_agent
 from pcbf_core.agent import Agent
-from pcbf_core.candidates import takes_proposal
 from pcbf_core.policy import draw_candidates
+from pcbf_core.proposing import takes_proposal
 from pcbf_core.training import init_many, train_chunk
 
 CONTROL = yaml.safe_load((Path(__file__).parent.parent / "config/scales/laptop.yaml").read_text())["control"]

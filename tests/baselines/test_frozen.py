@@ -15,6 +15,7 @@ from ..methods import SPECS, TINY, random_batch
 
 KEY, SPEC = jax.random.key(0), SPECS["state"]
 SEARCHING = ("pcbf", "value_flows", "iqn", "c51")
+DISTILLING = {"fql": {"critic", "actor"}, "floq": {"critic", "distilled", "actor"}, "codac": {"critic", "actor"}}
 
 
 @pytest.mark.slow
@@ -48,3 +49,24 @@ def test_every_searching_method_takes_a_frozen_proposal(method: str, kind: str):
     moved = jax.tree.map(lambda a, b: float(np.abs(a - b).max()), after.params, state.params)
     assert min(jax.tree.leaves(moved)) > 0
     assert jax.jit(agent.act)(after, batch.observation, KEY).shape == (4, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", DISTILLING)
+def test_every_distilling_method_takes_a_frozen_proposal_and_learns_as_beside_a_joint_one(method: str):
+    settings = {**TINY[method], "actor_layer_norm": True}
+    joint, frozen = (make_agent(method, SPEC, {**settings, "proposal_training": how}) for how in ("joint", "frozen"))
+    beside, batch = jax.jit(joint.init)(KEY), random_batch(SPEC)
+    alone = frozen.with_proposal(jax.jit(frozen.init)(KEY), beside.params["proposal"])
+    assert set(alone.params) == DISTILLING[method]
+    jax.tree.map(np.testing.assert_array_equal, alone.params, {name: beside.params[name] for name in alone.params})
+    after_joint, joint_metrics = jax.jit(joint.update)(beside, batch, KEY)
+    after, metrics = jax.jit(frozen.update)(alone, batch, KEY)
+    assert "proposal_loss" in joint_metrics and "proposal_loss" not in metrics
+    np.testing.assert_allclose(metrics["distillation_loss"], joint_metrics["distillation_loss"], rtol=1e-5)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5),
+        after.params,
+        {name: after_joint.params[name] for name in after.params},
+    )
+    jax.tree.map(np.testing.assert_array_equal, after.frozen["proposal"], beside.params["proposal"])

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from pcbf_core import PCBF, Dataset, PCBFConfig, Proposal, draw_candidates, init_many, train_chunk
-from pcbf_core.candidates import takes_proposal
 from pcbf_core.config import recorded
+from pcbf_core.proposing import takes_proposal
 
 from ..methods import SPECS, TINY, random_batch
 

@@ -87,7 +87,7 @@ if stage in ("train", "evaluate"):
         pause(step)
         save(path, state, step=step, **options)
 
-    def judged(self, agent, state, scaling, *, step, snapshot=None):
+    def judged(self, agent, state, scaling, *, step, number=0, snapshot=None):
         pause(step)
         observation = np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3)
         keys = jax.random.split(jax.random.key(step), 3)

@@ -17,10 +17,10 @@ from pcbf_experiments.campaign.compare import Cell, compare, judge, judge_run, s
 from pcbf_experiments.campaign.compare import main as compare_main
 from pcbf_experiments.campaign.manifest import build_manifest, describe, faults, read_manifest, record_names
 from pcbf_experiments.campaign.manifest import main as manifest_main
-from pcbf_experiments.campaign.plan import TrainJob, ablation_jobs, control_jobs
-from pcbf_experiments.campaign.publish import PublishError, publish
+from pcbf_experiments.campaign.plan import TrainJob, ablation_jobs, control_jobs, planned_jobs
+from pcbf_experiments.campaign.publish import PublishError, publish, publish_finished, restore
 from pcbf_experiments.campaign.publish import main as publish_main
-from pcbf_experiments.campaign.settings import load_scale
+from pcbf_experiments.campaign.settings import load_scale, toy_pairs
 from pcbf_records import layout
 from pcbf_records.canonical import canonical_json, content_hash
 from pcbf_records.runs import load_evaluations, load_run, save_evaluations, save_run
@@ -223,6 +223,43 @@ def published_and_again(root: Path, **changes: float) -> tuple[Path, Path]:
 
 def verdicts(ours: Path, published: Path) -> dict[str, str]:
     return {finding.name: finding.verdict for finding in compare(ours, published).findings}
+
+
+def test_what_is_finished_of_a_scale_goes_to_the_published_folder_and_back(root):
+    """Of two tasks the one of which a job is not judged stays behind; receipts are as the jobs wrote them."""
+    scale = root / "config/scales/smoke.yaml"
+    one, two = (
+        f"tasks: [{', '.join(f'cube-single-play-singletask-task{n}-v0' for n in numbers)}]" for numbers in ([1], [1, 2])
+    )
+    scale.write_text(scale.read_text(encoding="utf-8").replace(one, two, 1), encoding="utf-8")
+    results, target = write_finished_scale(root), root / layout.published_folder("smoke")
+    settings, sheets = load_scale(root / "config/scales/smoke.yaml"), load_sheets(root)
+    jobs, toy = planned_jobs(settings, sheets), layout.toy_run(*toy_pairs(settings)[0])
+    behind = jobs[0].task
+    jobs[0].files(results).evaluation_receipt.unlink()
+    names = publish_finished(root, "smoke")
+    assert toy in names and not (target / layout.MANIFEST).exists()
+    carried = [job for job in jobs if job.task != behind]
+    assert carried and {name for name in names if layout.is_run(name)} == {
+        job.files().record(seed).as_posix() for job in carried for seed in job.seeds
+    }
+    receipts = {path: json.loads(path.read_text()) for job in carried for path in job.files(results).receipts}
+    shutil.rmtree(results)
+    assert {*restore(root, "smoke")} == {name for name in names if not layout.is_cost(name)}
+    for path, said in receipts.items():
+        hashes = {name: record["sha256"] for name, record in json.loads(path.read_text())["records"].items()}
+        assert hashes == {name: record["sha256"] for name, record in said["records"].items()}
+    assert not jobs[0].files(results).receipt.exists()
+    assert restore(root, "smoke") == []
+
+
+def test_restoring_replaces_nothing(root):
+    results = write_finished_scale(root)
+    publish_finished(root, "smoke")
+    record = run_of(root, results)
+    record.write_text("mine", encoding="utf-8")
+    assert publish_main(["smoke", "--restore", "--root", str(root)]) == 0
+    assert record.read_text(encoding="utf-8") == "mine"
 
 
 def test_the_same_arrays_are_identical_whatever_the_metadata(root):

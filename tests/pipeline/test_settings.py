@@ -237,12 +237,12 @@ def test_settings_that_some_method_reads_are_taken(checkout):
 FROZEN = {"default": {"hidden_sizes": [8, 8], "proposal_training": "frozen"}}
 
 
-def test_methods_that_search_take_a_frozen_proposal_and_others_have_none():
-    control = {"methods": ["pcbf", "c51", "fql", "bc"], "method_settings": {**FROZEN, "c51": {"num_atoms": 5}}}
+def test_methods_that_search_or_distil_take_a_frozen_proposal_and_others_have_none():
+    control = {"methods": ["pcbf", "c51", "fql", "iql", "bc"], "method_settings": {**FROZEN, "c51": {"num_atoms": 5}}}
     plan = load_plan(REPOSITORY, {"scale": "smoke", "control": control})
     settings, task = plan.settings["smoke"], plan.control("smoke")[0].task
     takers = [method for method in control["methods"] if takes_proposal(settings, plan.sheets, task, method)]
-    assert takers == ["pcbf", "c51"]
+    assert takers == ["pcbf", "c51", "fql"]
     assert not takes_proposal(settings, plan.sheets, task, "pcbf", "proposal_training=joint")
     laptop = load_plan(REPOSITORY, {}).settings["laptop"]
     assert not takes_proposal(laptop, plan.sheets, task, "pcbf")

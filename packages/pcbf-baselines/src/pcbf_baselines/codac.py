@@ -12,9 +12,8 @@ from jax import Array
 
 from pcbf_baselines.laws import LawReadout
 from pcbf_baselines.losses import conservative_penalty, gaussian_log_density
-from pcbf_baselines.policies import DistilledPolicy, DistilledPolicyConfig
+from pcbf_baselines.policies import DistilledPolicyConfig, DistillingAgent
 from pcbf_baselines.quantiles import QuantileCritic, QuantileCriticConfig
-from pcbf_core.agent import PlainAgent
 from pcbf_core.config import Count, NonNegative
 from pcbf_core.learner import LearnerState, ReturnCritic
 from pcbf_core.policy import clip_action
@@ -99,7 +98,7 @@ class CODACConfig(DistilledPolicyConfig, QuantileCriticConfig):
 
 @final
 @dataclass(frozen=True)
-class CODAC(LawReadout, PlainAgent):
+class CODAC(LawReadout, DistillingAgent):
     """Conservative offline distributional actor-critic with a one-step policy distilled from the cloned flow."""
 
     target_roles: ClassVar[tuple[str, ...]] = ("critic",)
@@ -111,13 +110,9 @@ class CODAC(LawReadout, PlainAgent):
     def critic(self) -> QuantileCritic:
         return QuantileCritic(self.config, self.spec)
 
-    @property
-    def policy(self) -> DistilledPolicy:
-        return DistilledPolicy(self.config, self.spec)
-
     def init_params(self, key: Array) -> dict[str, PyTree]:
         critic_key, policy_key = jax.random.split(key)
-        return {"critic": self.critic.init_params(critic_key), **self.policy.init_params(policy_key)}
+        return {"critic": self.critic.init_params(critic_key), **self.init_policy(policy_key)}
 
     def loss(
         self, params: Mapping[str, PyTree], state: LearnerState, batch: Transition, key: Array
@@ -141,9 +136,7 @@ class CODAC(LawReadout, PlainAgent):
             )
             return quantiles.mean(axis=-1)
 
-        policy_loss, metrics = self.policy.loss(
-            params, state.params, batch.observation, batch.action, policy_key, value
-        )
+        policy_loss, metrics = self.policy_loss(params, state, batch, policy_key, value)
         loss = critic_loss + self.config.penalty_weight * penalty + policy_loss
         return loss, {"critic_loss": critic_loss, "penalty": penalty, **metrics}
 
@@ -180,7 +173,3 @@ class CODAC(LawReadout, PlainAgent):
         network = self.policy.role.at(params["actor"], observation)
         action, change = jax.jvp(network, (noise,), (probe,))
         return clip_action(action), gaussian_log_density(noise) - jnp.sum(probe * change, axis=-1)
-
-    def act(self, state: LearnerState, observation: Array, key: Array) -> Array:
-        """π₁(s, n) with fresh noise, clipped."""
-        return self.policy.sample(state.params, observation, key)

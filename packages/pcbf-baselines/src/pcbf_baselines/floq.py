@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pcbf_baselines.policies import DistilledPolicy, DistilledPolicyConfig
+from pcbf_baselines.policies import DistilledPolicyConfig, DistillingAgent
 from pcbf_baselines.values import EnsembleConfig, q_role, q_values
-from pcbf_core.agent import PlainAgent, require_return_range
+from pcbf_core.agent import require_return_range
 from pcbf_core.config import Count, NonNegative, Positive, PositiveShare, Range, Sizes
 from pcbf_core.flow import Velocity, flow_map
 from pcbf_core.learner import LearnerState
@@ -50,7 +50,7 @@ class FloQConfig(DistilledPolicyConfig, EnsembleConfig):
 
 @final
 @dataclass(frozen=True)
-class FloQ(PlainAgent):
+class FloQ(DistillingAgent):
     """Flow-matching Q-functions on top of FQL's policy."""
 
     target_roles: ClassVar[tuple[str, ...]] = ("critic",)
@@ -81,16 +81,12 @@ class FloQ(PlainAgent):
     def distilled(self) -> Role:
         return q_role(self.spec, self.config)
 
-    @property
-    def policy(self) -> DistilledPolicy:
-        return DistilledPolicy(self.config, self.spec)
-
     def init_params(self, key: Array) -> dict[str, PyTree]:
         critic_key, distilled_key, policy_key = jax.random.split(key, 3)
         return {
             "critic": self.critic.init(critic_key, self.spec, jnp.zeros(self.spec.action_dim)),
             "distilled": self.distilled.init(distilled_key, self.spec),
-            **self.policy.init_params(policy_key),
+            **self.init_policy(policy_key),
         }
 
     def embed(self, point: Array) -> Array:
@@ -160,15 +156,9 @@ class FloQ(PlainAgent):
         distilled_loss = jnp.mean((q - teacher) ** 2)
 
         value = q_values(self.distilled, state.params["distilled"], batch.observation)
-        policy_loss, metrics = self.policy.loss(
-            params, state.params, batch.observation, batch.action, policy_key, value
-        )
+        policy_loss, metrics = self.policy_loss(params, state, batch, policy_key, value)
         metrics = {"critic_loss": flow_loss, "distilled_critic_loss": distilled_loss, **metrics}
         return flow_loss + distilled_loss + policy_loss, metrics
-
-    def act(self, state: LearnerState, observation: Array, key: Array) -> Array:
-        """π₁(s, n) with fresh noise, clipped."""
-        return self.policy.sample(state.params, observation, key)
 
     def mean_return(self, state: LearnerState, observation: Array, action: Array) -> Array:
         """The distilled Q(s, a), (*batch,), the mean of the members."""

@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pcbf_baselines.policies import DistilledPolicy, DistilledPolicyConfig
+from pcbf_baselines.policies import DistilledPolicyConfig, DistillingAgent
 from pcbf_baselines.values import EnsembleConfig, q_role, q_values
-from pcbf_core.agent import PlainAgent
 from pcbf_core.learner import LearnerState
 from pcbf_core.roles import Role
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
@@ -28,7 +27,7 @@ class FQLConfig(DistilledPolicyConfig, EnsembleConfig):
 
 @final
 @dataclass(frozen=True)
-class FQL(PlainAgent):
+class FQL(DistillingAgent):
     """Flow Q-learning."""
 
     target_roles: ClassVar[tuple[str, ...]] = ("critic",)
@@ -40,13 +39,9 @@ class FQL(PlainAgent):
     def critic(self) -> Role:
         return q_role(self.spec, self.config)
 
-    @property
-    def policy(self) -> DistilledPolicy:
-        return DistilledPolicy(self.config, self.spec)
-
     def init_params(self, key: Array) -> dict[str, PyTree]:
         critic_key, policy_key = jax.random.split(key)
-        return {"critic": self.critic.init(critic_key, self.spec), **self.policy.init_params(policy_key)}
+        return {"critic": self.critic.init(critic_key, self.spec), **self.init_policy(policy_key)}
 
     def loss(
         self, params: Mapping[str, PyTree], state: LearnerState, batch: Transition, key: Array
@@ -60,14 +55,8 @@ class FQL(PlainAgent):
         critic_loss = jnp.mean((q - target) ** 2)
 
         value = q_values(self.critic, state.params["critic"], batch.observation)
-        policy_loss, metrics = self.policy.loss(
-            params, state.params, batch.observation, batch.action, policy_key, value
-        )
+        policy_loss, metrics = self.policy_loss(params, state, batch, policy_key, value)
         return critic_loss + policy_loss, {"critic_loss": critic_loss, **metrics}
-
-    def act(self, state: LearnerState, observation: Array, key: Array) -> Array:
-        """π₁(s, n) with fresh noise, clipped."""
-        return self.policy.sample(state.params, observation, key)
 
     def mean_return(self, state: LearnerState, observation: Array, action: Array) -> Array:
         """Q(s, a), (*batch,), the mean of the members."""

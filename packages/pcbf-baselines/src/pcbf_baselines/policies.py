@@ -10,14 +10,17 @@ import jax.numpy as jnp
 from jax import Array
 
 from pcbf_baselines.losses import distillation_loss, gaussian_log_density
+from pcbf_core.agent import PlainAgent
 from pcbf_core.config import NonNegative
-from pcbf_core.policy import ActorConfig, Proposal, ProposalConfig, clip_action
+from pcbf_core.learner import LearnerState
+from pcbf_core.policy import ActorConfig, Proposal, clip_action
+from pcbf_core.proposing import ProposingAgent, ProposingConfig
 from pcbf_core.roles import Role, make_role
-from pcbf_core.types import Metrics, PyTree, TaskSpec
+from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
 
 
 @dataclass(frozen=True)
-class DistilledPolicyConfig(ProposalConfig):
+class DistilledPolicyConfig(ProposingConfig):
     """Settings of a one-step policy distilled from the proposal while it follows a critic.
 
     Attributes:
@@ -31,10 +34,7 @@ class DistilledPolicyConfig(ProposalConfig):
 
 @dataclass(frozen=True)
 class DistilledPolicy:
-    """π₁(s, n): one network call from noise to action, with the proposal flow it is distilled from.
-
-    Its parameters are two roles, "proposal" and "actor".
-    """
+    """π₁(s, n), the role "actor": one network call from noise to action, distilled from the proposal's flow."""
 
     config: DistilledPolicyConfig
     spec: TaskSpec
@@ -55,13 +55,6 @@ class DistilledPolicy:
             layer_norm=self.config.actor_layer_norm,
         )
 
-    def init_params(self, key: Array) -> dict[str, PyTree]:
-        proposal_key, actor_key = jax.random.split(key)
-        return {
-            "proposal": self.proposal.init_params(proposal_key),
-            "actor": self.role.init(actor_key, self.spec),
-        }
-
     def raw_action(self, params: Mapping[str, PyTree], observation: Array, noise: Array) -> Array:
         """π₁(s, n) before clipping; batch axes of the observation broadcast against those of the noise."""
         return self.role.at(params["actor"], observation)(noise)
@@ -75,29 +68,63 @@ class DistilledPolicy:
     def loss(
         self,
         params: Mapping[str, PyTree],
-        frozen_params: Mapping[str, PyTree],
+        proposal_params: PyTree,
         observation: Array,
         action: Array,
         key: Array,
         value: Callable[[Array], Array],
     ) -> tuple[Array, Metrics]:
-        """L_BC + α mean (π₁(s, n) - flow(s, n))² - mean value(clip π₁(s, n)).
+        """L_BC + α mean (π₁(s, n) - flow(s, n))² - mean value(clip π₁(s, n)); no L_BC if the proposal is given.
 
         Args:
-          frozen_params: constants that the flow's actions are made with.
+          proposal_params: constants that the flow's actions are made with.
           value: the critic's opinion of actions (batch, action_dim); its parameters must be constants.
         """
         proposal_key, noise_key = jax.random.split(key)
-        proposal_loss = self.proposal.loss(params["proposal"], observation, action, proposal_key)
         noise = jax.random.normal(noise_key, action.shape)
-        teacher = self.proposal.flow(frozen_params["proposal"], observation, noise)
+        teacher = self.proposal.flow(proposal_params, observation, noise)
         raw = self.raw_action(params, observation, noise)
         clipped = clip_action(raw)
         distillation = distillation_loss(clipped if self.config.clip_distilled else raw, teacher)
         policy_value = jnp.mean(value(clipped))
-        loss = proposal_loss + self.config.distillation_weight * distillation - policy_value
-        metrics = {"proposal_loss": proposal_loss, "distillation_loss": distillation, "policy_value": policy_value}
-        return loss, metrics
+        loss = self.config.distillation_weight * distillation - policy_value
+        metrics = {"distillation_loss": distillation, "policy_value": policy_value}
+        if "proposal" not in params:
+            return loss, metrics
+        proposal_loss = self.proposal.loss(params["proposal"], observation, action, proposal_key)
+        return proposal_loss + loss, {"proposal_loss": proposal_loss, **metrics}
+
+
+@dataclass(frozen=True)
+class DistillingAgent(ProposingAgent, PlainAgent):
+    """An agent that acts by a one-step policy distilled from its proposal."""
+
+    config: DistilledPolicyConfig
+    spec: TaskSpec
+
+    @property
+    def policy(self) -> DistilledPolicy:
+        return DistilledPolicy(self.config, self.spec)
+
+    def init_policy(self, key: Array) -> dict[str, PyTree]:
+        """Fresh parameters of the policy, and of the proposal if it is trained."""
+        proposal_key, actor_key = jax.random.split(key)
+        return {**self.trained_proposal(proposal_key), "actor": self.policy.role.init(actor_key, self.spec)}
+
+    def policy_loss(
+        self,
+        params: Mapping[str, PyTree],
+        state: LearnerState,
+        batch: Transition,
+        key: Array,
+        value: Callable[[Array], Array],
+    ) -> tuple[Array, Metrics]:
+        """The policy's loss on a batch, see `DistilledPolicy.loss`."""
+        return self.policy.loss(params, self.proposal_params(state), batch.observation, batch.action, key, value)
+
+    def act(self, state: LearnerState, observation: Array, key: Array) -> Array:
+        """π₁(s, n) with fresh noise, clipped."""
+        return self.policy.sample(state.params, observation, key)
 
 
 @dataclass(frozen=True)

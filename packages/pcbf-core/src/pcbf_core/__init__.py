@@ -18,6 +18,7 @@ from pcbf_core.paths import (
 )
 from pcbf_core.pcbf import PCBF, PCBFConfig
 from pcbf_core.policy import Proposal, ProposalConfig, draw_candidates
+from pcbf_core.proposing import ProposingAgent, ProposingConfig
 from pcbf_core.targets import (
     bellman_velocity,
     control_variate,
@@ -49,6 +50,8 @@ __all__ = [
     "PlainAgent",
     "Proposal",
     "ProposalConfig",
+    "ProposingAgent",
+    "ProposingConfig",
     "PyTree",
     "ReturnCritic",
     "ReturnFlow",

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, TypeGuard
+from typing import Annotated, ClassVar
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 
-from pcbf_core.agent import GradientAgent
-from pcbf_core.config import LATER, Count, OneOf, PositiveShare
+from pcbf_core.config import Count, OneOf, PositiveShare
 from pcbf_core.learner import LearnerState
-from pcbf_core.policy import Proposal, ProposalConfig
+from pcbf_core.proposing import ProposingAgent, ProposingConfig
 from pcbf_core.types import Metrics, PyTree, TaskSpec, Transition
-
-ProposalTraining = Literal["joint", "frozen"]
 
 
 @dataclass(frozen=True)
-class CandidateConfig(ProposalConfig):
+class CandidateConfig(ProposingConfig):
     """How candidates are compared when acting, and how often the targets' are.
 
     Attributes:
@@ -31,8 +27,6 @@ class CandidateConfig(ProposalConfig):
       risk_seeking: False scores by the worst share, True by the best.
       action_reuse: n, for how many steps the a' chosen for a transition's target serves. 1 chooses anew at every
         step; n > 1 divides the cost of the choice by n and makes it up to n² steps old (see `train_chunk`).
-      proposal_training: "joint" clones the proposal beside the critic, as the paper does; "frozen" takes one that was
-        cloned before (`CandidateAgent.with_proposal`), so that several critics can choose among the same candidates.
     """
 
     scores: ClassVar[tuple[str, ...]] = ("mean", "cvar")
@@ -41,7 +35,6 @@ class CandidateConfig(ProposalConfig):
     risk_level: PositiveShare = 0.25
     risk_seeking: bool = False
     action_reuse: Count = 1
-    proposal_training: ProposalTraining = field(default="joint", metadata=LATER)
 
     def tail_levels(self, levels: Array) -> Array:
         """Uniform levels in [0, 1] moved into the tail that `score` looks at."""
@@ -51,11 +44,11 @@ class CandidateConfig(ProposalConfig):
 
 
 @dataclass(frozen=True)
-class CandidateAgent(GradientAgent):
+class CandidateAgent(ProposingAgent):
     """A critic and a proposal, trained together; subclasses say what the critic is and how it scores candidates.
 
     An update chooses a' at s', then takes one gradient step on the losses of both; on the critic's alone if the
-    proposal is frozen, see `CandidateConfig.proposal_training`.
+    proposal is frozen, see `ProposingConfig`.
     """
 
     target_roles: ClassVar[tuple[str, ...]] = ("critic",)
@@ -84,46 +77,13 @@ class CandidateAgent(GradientAgent):
         """
 
     @property
-    def proposal(self) -> Proposal:
-        return Proposal(self.config, self.spec)
-
-    @property
     def action_reuse(self) -> int:
         """For how many steps a chosen a' serves, see `train_chunk`."""
         return self.config.action_reuse
 
     def init_params(self, key: Array) -> dict[str, PyTree]:
         critic_key, proposal_key = jax.random.split(key)
-        critic = {"critic": self.init_critic(critic_key)}
-        return critic if self.is_frozen else {**critic, "proposal": self.proposal.init_params(proposal_key)}
-
-    @property
-    def is_frozen(self) -> bool:
-        """Whether the proposal is given and not trained."""
-        return self.config.proposal_training == "frozen"
-
-    def with_proposal(self, state: LearnerState, params: PyTree) -> LearnerState:
-        """The state with a copy of the parameters of a cloned proposal; for states side by side, `vmap` it."""
-        if not self.is_frozen:
-            raise ValueError('`proposal_training="joint"` trains its own proposal; set "frozen" to give it one.')
-        wanted = jax.eval_shape(self.proposal.init_params, jax.random.key(0))
-        if _forms(params) != _forms(wanted):
-            raise ValueError(
-                "the parameters are not those of this agent's proposal network; clone it with the same `hidden_sizes` "
-                "or `actor_hidden_sizes`, `actor_layer_norm` and encoder, on the same task."
-            )
-        return state.replace(frozen={"proposal": jax.tree.map(jnp.copy, params)})  # `train_chunk` donates the state
-
-    def proposal_params(self, state: LearnerState) -> PyTree:
-        """The proposal's parameters, trained or given."""
-        if not self.is_frozen:
-            return state.params["proposal"]
-        if "proposal" not in state.frozen:
-            raise ValueError(
-                '`proposal_training="frozen"` needs the parameters of a cloned proposal; put them into the state with '
-                '`agent.with_proposal(state, params)`, or set "joint".'
-            )
-        return state.frozen["proposal"]
+        return {"critic": self.init_critic(critic_key), **self.trained_proposal(proposal_key)}
 
     def update(self, state: LearnerState, batch: Transition, key: Array) -> tuple[LearnerState, Metrics]:
         """One gradient step of `loss` on the batch, with a' chosen for this step alone."""
@@ -162,13 +122,3 @@ class CandidateAgent(GradientAgent):
     def act(self, state: LearnerState, observation: Array, key: Array) -> Array:
         """The best of K candidates (app:policy-extraction)."""
         return self.best_action(state, observation, key)
-
-
-def takes_proposal(agent: Any) -> TypeGuard[CandidateAgent]:
-    """Whether an agent must be given a proposal, with `with_proposal`, before it can train or act."""
-    return isinstance(agent, CandidateAgent) and agent.is_frozen
-
-
-def _forms(tree: PyTree) -> tuple[Any, list[Any]]:
-    """Structure, shapes and types of a tree."""
-    return jax.tree.structure(tree), [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree)]

@@ -1,7 +1,7 @@
 """Playing episodes of the real simulators: one batched `act` per step, scores that depend on the seeds alone.
 
-Episode e of a task is reset from a seed made of the task's name and e (and, if asked, of how many gradient steps were
-made), whatever was trained; its actions draw from keys of (e, step). Simulators run in lockstep in a fixed number of
+Episode e of a task is reset from a seed made of the task's name and e (and, if asked, of which evaluation of a run it
+is), whatever was trained; its actions draw from keys of (e, step). Simulators run in lockstep in a fixed number of
 slots, so the number of worker processes changes the speed and nothing else.
 """
 
@@ -38,8 +38,8 @@ class EvaluationSettings:
       num_slots: simulators that run in lockstep; decides the batch of `act`, so part of the result.
       episode_limit: cut episodes shorter than the task's own limit, for small machines; None keeps it.
       success_timing: see `OGBench.simulator`.
-      fresh_starts: every evaluation of a run has starts of its own, the same for all methods and seeds after as many
-        gradient steps, so that a score over several evaluations rests on as many more starts; False repeats the same.
+      fresh_starts: the first, second, … evaluation of a run has starts of its own, the same for all methods and seeds,
+        so that a score over several evaluations rests on as many more starts; False repeats the same ones.
     """
 
     num_episodes: Count = 50
@@ -140,9 +140,19 @@ class Evaluator:
         self.pool: SimulatorPool | None = None
 
     def __call__(
-        self, agent: Agent, state: LearnerState, scaling: Scaling, *, step: int, snapshot: str | None = None
+        self,
+        agent: Agent,
+        state: LearnerState,
+        scaling: Scaling,
+        *,
+        step: int,
+        number: int = 0,
+        snapshot: str | None = None,
     ) -> Evaluation:
-        """Raw scores of the episodes of one agent after `step` gradient steps; `snapshot` is the hash of its file."""
+        """Raw scores of the episodes of one agent after `step` gradient steps, as evaluation `number` of its run.
+
+        `snapshot` is the hash of its file.
+        """
         if self.pool is None:
             spec = suite_of(self.task).simulator(
                 self.task,
@@ -151,7 +161,7 @@ class Evaluator:
             )
             self.pool = SimulatorPool(spec, self.settings.num_slots, self.num_workers)
         act = policy(agent, state, scaling, jax.random.key(0))
-        starts = f"{self.task.name}/{step}" if self.settings.fresh_starts else self.task.name
+        starts = f"{self.task.name}/{number}" if self.settings.fresh_starts else self.task.name
         episodes = play(self.pool, starts, act, self.settings.num_episodes)
         suite = suite_of(self.task)
         return Evaluation(

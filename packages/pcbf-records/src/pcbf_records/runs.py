@@ -65,6 +65,11 @@ class RunRecord:
         return content_hash(self.config)
 
     @property
+    def said(self) -> dict[str, str]:
+        """What a receipt says of the run."""
+        return {"status": self.status, **({} if self.proposal is None else {"proposal": self.proposal})}
+
+    @property
     def final_steps(self) -> tuple[int, ...]:
         """The steps whose evaluations the reported score averages; none for a run that diverged."""
         return self.snapshot_steps[-self.num_final_evaluations :] if self.status == "finished" else ()

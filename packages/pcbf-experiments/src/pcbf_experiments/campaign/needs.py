@@ -10,7 +10,6 @@ from pcbf_experiments.campaign.plan import Plan, TrainJob
 from pcbf_experiments.campaign.rehearsal import OK, Row, read_rows
 from pcbf_experiments.data.registry import entries
 from pcbf_records.layout import PUBLISHED_REHEARSAL, rehearsal_table
-from pcbf_records.runs import steps_to_judge
 from pcbf_records.sheets import Task
 
 GPU_MEMORY = 80e9  # of the paper's A100, whose 60 GB in tab:cost are the three quarters that XLA takes ahead
@@ -145,8 +144,7 @@ def kept_bytes(
 
 def num_snapshots(plan: Plan, job: TrainJob) -> int:
     """Snapshots of a seed that stay when a job is judged, at most."""
-    run, keep = plan.settings[plan.scale]["control"]["run"], plan.settings[plan.scale]["control"]["keep_snapshots"]
-    judged = len(steps_to_judge(plan.steps(job), run["eval_every"], run.get("eval_from", 0)))
+    keep, judged = plan.settings[plan.scale]["control"]["keep_snapshots"], len(plan.judged_steps(job))
     return {"all": judged, "final": min(judged, FINAL_SNAPSHOTS), "none": 0}[keep]
 
 

@@ -68,6 +68,7 @@ def check_names(settings: Settings, sheets: Sheets, source: str) -> None:
         "control.tasks": ([] if control["tasks"] == PAPER else control["tasks"], sheets.tasks),
         "control.methods": (control["methods"], sheets.methods),
         "control.ablations.tasks": (control["ablations"]["tasks"], sheets.tasks),
+        "control.method_runs": (control.get("method_runs", {}), sheets.methods),
         "control.method_settings": ([n for n in control["method_settings"] if n != "default"], sheets.methods),
         "exact.methods": (exact["methods"], sheets.methods),
         "exact.method_settings": ([n for n in exact["method_settings"] if n != "default"], sheets.methods),
@@ -86,12 +87,7 @@ def check_names(settings: Settings, sheets: Sheets, source: str) -> None:
         faults += [f"{source}: {section}.method_settings.{fault}" for fault in _setting_faults(settings[section])]
     for section in ("exact", "calibration"):
         faults += [f"{source}: {section}.variants.{fault}" for fault in _variant_faults(settings[section]["variants"])]
-    run = control["run"]
-    faults += [
-        f"{source}: control.run.{name} = {run[name]}: must be a multiple of control.run.log_every = {run['log_every']}"
-        for name in ("eval_every", "redraw_every")
-        if run.get(name) is not None and run[name] % run["log_every"]
-    ]
+    faults += [f"{source}: control.{fault}" for fault in _run_faults(settings)]
     faults = faults or [f"{source}: {fault}" for fault in _proposal_faults(settings, sheets)]
     if faults:
         raise SettingsError("\n".join(faults))
@@ -108,6 +104,17 @@ def _proposal_faults(settings: Settings, sheets: Sheets) -> Iterator[str]:
         yield f"control.methods: has no {CLONER}, which clones {told}; add it"
     if control["keep_snapshots"] == "none":
         yield f'control.keep_snapshots = "none": removes {told}; keep "final" or "all"'
+
+
+def _run_faults(settings: Settings) -> Iterator[str]:
+    """What does not fit together in how methods train: what happens between calls must end one."""
+    control = settings["control"]
+    own = {f"method_runs.{method}": run_settings(settings, method) for method in control.get("method_runs", {})}
+    for place, run in {"run": control["run"], **own}.items():
+        for name in ("eval_every", "redraw_every"):
+            if run.get(name) is not None and run[name] % run["log_every"]:
+                wanted = f"must be a multiple of control.run.log_every = {run['log_every']}"
+                yield f"{place}.{name} = {run[name]}: {wanted}"
 
 
 def _variant_faults(variants: Settings) -> Iterator[str]:
@@ -171,6 +178,13 @@ def _batched(seeds: range, size: int) -> Iterator[tuple[int, ...]]:
     return (tuple(seeds[start : start + size]) for start in range(0, len(seeds), size))
 
 
+def run_settings(settings: Settings, method: str) -> Settings:
+    """How a method trains at a scale: as all do, but for what `method_runs` says of it."""
+    control = settings["control"]
+    run = {name: value for name, value in control["run"].items() if name != "evaluation"}
+    return {**run, **control.get("method_runs", {}).get(method, {})}
+
+
 def train_job(settings: Settings, sheets: Sheets, task: str, method: str, change: str | None = None) -> Settings:
     """What one training job depends on: how it runs, and the method's settings in the order in which they apply.
 
@@ -179,8 +193,7 @@ def train_job(settings: Settings, sheets: Sheets, task: str, method: str, change
     The method's settings are the domain's, then the scale's for every method that has them, then the scale's for this
     method, then the one that an ablation changes.
     """
-    control = settings["control"]
-    run = {name: value for name, value in control["run"].items() if name != "evaluation"}
+    control, run = settings["control"], run_settings(settings, method)
     changed = {} if change is None else changed_settings(change)
     return {
         "run": {**run, "steps": run["steps"] or sheets.tasks[task].steps},
@@ -237,9 +250,14 @@ def select(jobs: Sequence[TrainJob], sheets: Sheets, selection: Mapping[str, Seq
     ]
 
 
+def planned_jobs(settings: Settings, sheets: Sheets) -> list[TrainJob]:
+    """All training jobs of a scale: the control suite and its ablations."""
+    return [*control_jobs(settings, sheets), *ablation_jobs(settings, sheets)]
+
+
 def control_names(settings: Settings, sheets: Sheets) -> list[str]:
-    """Names, inside a results folder, of the records that the control suite and ablations of a scale have."""
-    return [name for job in [*control_jobs(settings, sheets), *ablation_jobs(settings, sheets)] for name in job.records]
+    """Names, inside a results folder, of the records that the training jobs of a scale leave."""
+    return [name for job in planned_jobs(settings, sheets) for name in job.records]
 
 
 @dataclass(frozen=True)
@@ -263,13 +281,17 @@ class Plan:
 
     def steps(self, job: TrainJob) -> int:
         """Gradient steps of each seed of a job of the chosen scale."""
-        return self.settings[self.scale]["control"]["run"]["steps"] or self.sheets.tasks[job.task].steps
+        return run_settings(self.settings[self.scale], job.method)["steps"] or self.sheets.tasks[job.task].steps
+
+    def judged_steps(self, job: TrainJob) -> tuple[int, ...]:
+        """The steps after which each seed of a job of the chosen scale is judged."""
+        run = run_settings(self.settings[self.scale], job.method)
+        return steps_to_judge(self.steps(job), run["eval_every"], run.get("eval_from", 0))
 
     def episodes(self, job: TrainJob) -> int:
         """Episodes that all seeds of a job of the chosen scale are judged by, over all their snapshots."""
-        run = self.settings[self.scale]["control"]["run"]
-        judged = steps_to_judge(self.steps(job), run["eval_every"], run.get("eval_from", 0))
-        return len(job.seeds) * len(judged) * run["evaluation"]["num_episodes"]
+        num_episodes = evaluate_job(self.settings[self.scale])["num_episodes"]
+        return len(job.seeds) * len(self.judged_steps(job)) * num_episodes
 
     def episode_limit(self, job: TrainJob) -> int:
         """Simulator steps of the longest episode of a job of the chosen scale."""

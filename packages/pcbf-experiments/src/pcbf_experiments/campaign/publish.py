@@ -1,20 +1,30 @@
-"""Promotion of a finished scale to results/published: `pcbf-publish`."""
+"""`pcbf-publish`: promotion of a finished scale to results/published, or of what is finished of one, and back."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import yaml
 
 from pcbf_experiments.agents import publish_agents
 from pcbf_experiments.campaign.manifest import faults, read_manifest, record_names
-from pcbf_experiments.campaign.settings import DEFAULT_SCALE, SCALES, load_scale
+from pcbf_experiments.campaign.plan import TrainJob, planned_jobs
+from pcbf_experiments.campaign.settings import (
+    DEFAULT_SCALE,
+    SCALES,
+    calibration_pairs,
+    exact_pairs,
+    load_scale,
+    toy_pairs,
+)
+from pcbf_records import layout
 from pcbf_records.canonical import differences, suggestion
 from pcbf_records.commands import Parser
 from pcbf_records.files import atomic_write
 from pcbf_records.layout import MANIFEST, RECORD_FOLDERS, REPORT, published_folder, scale_folder
+from pcbf_records.runs import load_run, write_receipt
 from pcbf_records.sheets import load_sheets
 
 FINISH = {
@@ -38,9 +48,7 @@ def publish(root: Path, scale: str) -> Path:
     source, target = root / scale_folder(scale), root / published_folder(scale)
     check_publishable(root, scale)
     names = read_manifest(source)["records"]
-    for name in [*names, MANIFEST]:
-        with atomic_write(target / name, "wb") as copy:
-            copy.write((source / name).read_bytes())
+    _copy([*names, MANIFEST], source, target)
     for path in [path for folder in RECORD_FOLDERS for path in target.glob(f"{folder}/**/*")]:
         if path.is_file() and path.relative_to(target).as_posix() not in names:
             path.unlink()
@@ -48,10 +56,79 @@ def publish(root: Path, scale: str) -> Path:
     return target
 
 
-def check_publishable(root: Path, scale: str) -> None:
-    """Raise `PublishError` unless results/<scale> is finished, unchanged since, and made with the scale's settings."""
+def _copy(names: Iterable[str], source: Path, target: Path) -> None:
+    for name in names:
+        with atomic_write(target / name, "wb") as copy:
+            copy.write((source / name).read_bytes())
+
+
+def publish_finished(root: Path, scale: str) -> list[str]:
+    """Names of the records that were copied to results/published/<scale> though the scale is not finished.
+
+    Of the control suite these are the tasks whose jobs are all trained and evaluated, since methods of a task may need
+    each other's snapshots; of toys, exact control and calibration every record that is there.
+    """
+    source, target = root / scale_folder(scale), root / published_folder(scale)
+    names = [name for name in lone_records(root, scale) if (source / name).is_file()]
+    for jobs in jobs_by_task(root, scale).values():
+        if all(receipt.is_file() for job in jobs for receipt in job.files(source).receipts):
+            made = [name for job in jobs for name in (*job.records, job.files().cost.as_posix())]
+            names += [name for name in made if (source / name).is_file()]
+    _copy(names, source, target)
+    return names
+
+
+def restore(root: Path, scale: str) -> list[str]:
+    """Names of the published records that results/<scale> lacked and has now; none is replaced.
+
+    Their jobs get their receipts, so that nothing of them runs again.
+    """
+    source, target = root / published_folder(scale), root / scale_folder(scale)
+    jobs = [job for jobs in jobs_by_task(root, scale).values() for job in jobs]
+    wanted = [*lone_records(root, scale), *(name for job in jobs for name in job.records)]
+    names = [name for name in wanted if (source / name).is_file() and not (target / name).exists()]
+    _copy(names, source, target)
+    for job in jobs:
+        if {*job.records} <= {*names}:
+            _write_receipts(job.files(target))
+    return names
+
+
+def _write_receipts(files: layout.JobFiles) -> None:
+    """What training and evaluation would have written, had they made the records of these files."""
+    runs = [load_run(files.record(seed)) for seed in files.seeds]
+    write_receipt(files.receipt, files, {files.record(run.seed): run.said for run in runs})
+    judged = {files.evaluations(run.seed): {"config_hash": run.config_hash} for run in runs}
+    write_receipt(files.evaluation_receipt, files, judged)
+
+
+def lone_records(root: Path, scale: str) -> list[str]:
+    """Names of the records of a scale that are a job's only output: toys, exact control and calibration."""
+    settings = load_scale(root / f"config/scales/{scale}.yaml")
+    return [
+        *(layout.toy_run(*pair) for pair in toy_pairs(settings)),
+        *(layout.exact_run(*pair) for pair in exact_pairs(settings)),
+        *(layout.calibration_run(*pair) for pair in calibration_pairs(settings)),
+    ]
+
+
+def jobs_by_task(root: Path, scale: str) -> dict[str, list[TrainJob]]:
+    """The jobs of the control suite of a scale, ablations included, by task."""
+    jobs: dict[str, list[TrainJob]] = {}
+    for job in planned_jobs(load_scale(root / f"config/scales/{scale}.yaml"), load_sheets(root)):
+        jobs.setdefault(job.task, []).append(job)
+    return jobs
+
+
+def check_scale(scale: str) -> None:
+    """Raise `PublishError` unless there is such a scale."""
     if scale not in SCALES:
         raise PublishError(f"scale = {scale}: must be one of {', '.join(SCALES)}{suggestion(scale, SCALES)}")
+
+
+def check_publishable(root: Path, scale: str) -> None:
+    """Raise `PublishError` unless results/<scale> is finished, unchanged since, and made with the scale's settings."""
+    check_scale(scale)
     listed = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))["vars"][0]["published"]
     if scale not in listed:
         raise PublishError(f"dvc.yaml rebuilds {', '.join(listed)}; add {scale} to its list `published` first.")
@@ -76,15 +153,27 @@ def check_publishable(root: Path, scale: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="pcbf-publish",
-        description="Promote a finished scale to results/published.",
-        examples=["pcbf-publish laptop"],
+        description="Promote a finished scale to results/published. A scale that takes days can be carried on "
+        "elsewhere: --finished publishes the records of what is done of it, --restore brings them back.",
+        examples=["pcbf-publish laptop", "pcbf-publish desk --finished", "pcbf-publish desk --restore"],
     )
     parser.add_argument(
         "scale", nargs="?", default=DEFAULT_SCALE, help=f"one of {', '.join(SCALES)}; default %(default)s"
     )
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument("--finished", action="store_true", help="publish the tasks and toys that are done, no manifest")
+    part.add_argument(
+        "--restore", action="store_true", help="copy published records that results/<scale> lacks there, to resume"
+    )
     parser.add_argument("--root", type=Path, default=Path(), help="top folder of the repository; default: this folder")
     options = parser.parse_args(arguments)
     try:
+        check_scale(options.scale)
+        if options.finished or options.restore:
+            names = (publish_finished if options.finished else restore)(options.root, options.scale)
+            told = published_folder if options.finished else scale_folder
+            print(f"copied {len(names)} records to {told(options.scale)}")
+            return 0
         target = publish(options.root, options.scale)
     except PublishError as error:
         print(error, file=sys.stderr)

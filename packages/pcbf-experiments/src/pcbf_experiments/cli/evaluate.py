@@ -135,7 +135,7 @@ def _judge_file(options: argparse.Namespace) -> int:
     shown = {}
     with Evaluator(task, settings, options.workers) as evaluator:
         for one in agents:
-            evaluation = evaluator(one.agent, one.state, one.scaling, step=one.step)
+            evaluation = evaluator(one.agent, one.state, one.scaling, step=one.step, number=one.number)
             shown[str(one.seed)] = {"score": evaluation.mean, **dataclasses.asdict(evaluation)}
     print(json.dumps({"task": task.name, "method": agents[0].method, "seeds": shown}, indent=1))
     if options.video:

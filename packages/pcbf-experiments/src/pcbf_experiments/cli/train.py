@@ -307,16 +307,10 @@ def _train(options: argparse.Namespace) -> int:
     forget_failure(files)
     diverged = [record for record in records if record.status == "diverged"]
     if options.receipt:
-        write_receipt(options.receipt, files, {files.record(record.seed): _said(record) for record in records})
+        write_receipt(options.receipt, files, {files.record(record.seed): record.said for record in records})
     elif diverged:
         raise RunDiverged(f"{' '.join(record.message for record in diverged)} {DIVERGED_REMEDY}")
     return 0
-
-
-def _said(record: RunRecord) -> dict[str, str]:
-    """What a receipt says of a run."""
-    given = {} if record.proposal is None else {"proposal": record.proposal}
-    return {"status": record.status, **given}
 
 
 def _run(options: argparse.Namespace, task: Task, files: JobFiles) -> Sequence[RunRecord]:

@@ -40,7 +40,8 @@ def judge_snapshot(files: JobFiles, seed: int, step: int, config_hash: str, eval
             f"{path} is of another run ({snapshot.method} on {snapshot.task}, other settings or data) than the record "
             "beside it; train again with --restart, or restore a copy of it."
         )
-    made = evaluator(snapshot.agent, snapshot.state, snapshot.scaling, step=step, snapshot=digest)
+    how = {"step": step, "number": snapshot.number, "snapshot": digest}
+    made = evaluator(snapshot.agent, snapshot.state, snapshot.scaling, **how)
     save_evaluations(files.evaluations(seed), record.added(made))
     return made
 

@@ -18,10 +18,11 @@ from jax import Array
 
 from pcbf_baselines.bc import BehaviorCloning
 from pcbf_core.agent import Agent
-from pcbf_core.candidates import CandidateAgent, takes_proposal
+from pcbf_core.candidates import CandidateAgent
 from pcbf_core.dataset import Dataset
 from pcbf_core.learner import LearnerState
 from pcbf_core.policy import draw_candidates
+from pcbf_core.proposing import ProposingAgent, takes_proposal
 from pcbf_core.training import init_many
 from pcbf_core.types import PyTree
 from pcbf_experiments.data.scaling import Scaling
@@ -76,7 +77,7 @@ def load_proposals(
 
 
 def _faults(
-    snapshot: Snapshot, agent: CandidateAgent, *, task: str, data: Mapping[str, Any], scaling: Scaling
+    snapshot: Snapshot, agent: ProposingAgent, *, task: str, data: Mapping[str, Any], scaling: Scaling
 ) -> list[tuple[str, str]]:
     """What is wrong with a snapshot as the proposal of an agent, and what to do, worst first."""
     cloner, config = snapshot.agent, snapshot.config
@@ -141,7 +142,8 @@ class Tables:
 
     def is_due(self, step: int) -> bool:
         """Whether there should be other candidates from this step on."""
-        is_used = takes_proposal(self.agent) and self.every is not None and self.observation is not None
+        searches = isinstance(self.agent, CandidateAgent) and self.agent.is_frozen
+        is_used = searches and self.every is not None and self.observation is not None
         return is_used and step // (self.every or 1) != self.number
 
     def draw(self, states: LearnerState, keys: Array, step: int) -> None:

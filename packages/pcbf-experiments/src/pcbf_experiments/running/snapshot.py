@@ -23,14 +23,15 @@ from safetensors import SafetensorError, numpy, safe_open
 
 from pcbf_baselines.registry import make_agent
 from pcbf_core.agent import Agent
-from pcbf_core.candidates import takes_proposal
 from pcbf_core.learner import LearnerState
+from pcbf_core.proposing import takes_proposal
 from pcbf_core.types import TaskSpec
 from pcbf_experiments.data.scaling import Scaling
 from pcbf_experiments.plugins import load_plugins
 from pcbf_experiments.running.trees import named_leaves
 from pcbf_records.canonical import canonical_json
 from pcbf_records.files import atomic_write
+from pcbf_records.runs import steps_to_judge
 
 FORMAT = "pcbf-snapshot-1"
 HEADER = "pcbf"
@@ -66,6 +67,13 @@ class Snapshot:
     @property
     def method(self) -> str:
         return self.config["method"]
+
+    @property
+    def number(self) -> int:
+        """Which snapshot of its run it is, from 0; 0 for a step that the run does not stop at."""
+        run = self.config["run"]
+        steps = steps_to_judge(run["steps"], run["eval_every"], run.get("eval_from", 0))
+        return steps.index(self.step) if self.step in steps else 0
 
 
 def acting_state(state: LearnerState) -> LearnerState:
