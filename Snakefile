@@ -6,6 +6,7 @@
 #   snakemake --config scale=smoke 'toy={"num_steps": 50}'    a scale with some values replaced
 #   snakemake --config scale=paper domains=scene-play 'methods=[pcbf, iql]'    only these runs of the scale
 #   snakemake runs --config scale=paper                runs and their evaluations only; `data` gets the datasets only
+#   snakemake tune --config scale=desk                 the search for settings only, if the scale has one
 
 from snakemake.utils import min_version
 
@@ -28,6 +29,7 @@ include: "rules/paper.smk"
 
 
 SELECTED = receipts(planned_files(SCALE, PLAN.selected()))
+TRIALS = [job for job in PLAN.selected() if layout.is_tuning(job.change)]
 
 
 rule all:
@@ -42,11 +44,18 @@ rule runs:
         SELECTED,
 
 
+rule tune:
+    input:
+        receipts(planned_files(SCALE, TRIALS)),
+
+
 rule data:
     input:
         sorted({data_stamp(SETTINGS[SCALE], PLAN.sheets, job.task) for job in PLAN.selected()}),
 
 
 MADE = [path for scale in SCALES for path in everything(scale)]
-if workflow.is_main_process and (faults := target_faults(ASKED.targets, ["all", "runs", "data"], MADE)):
+if workflow.is_main_process and (faults := target_faults(ASKED.targets, ["all", "runs", "tune", "data"], MADE)):
     sys.exit("\n".join(faults))
+if workflow.is_main_process and "tune" in ASKED.targets and not TRIALS:
+    sys.exit(f"tune: scale {SCALE} has no trials to run; give config/scales/{SCALE}.yaml a section control.tuning")

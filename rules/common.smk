@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+import shlex
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from snakemake.logging import logger
 from pcbf_experiments.campaign.manifest import FIXED
 from pcbf_experiments.campaign.plan import (
     CLONER,
+    cloning_folder,
     data_folder,
     data_stamp,
     evaluate_job,
@@ -111,16 +113,18 @@ def results_folder(wildcards):
 
 def cloning_jobs(wildcards):
     """The files of the job that clones what a training job proposes by, as a list; none if it trains its own proposal."""
-    job = (SETTINGS[wildcards.scale], PLAN.sheets, wildcards.task, wildcards.method, wildcards.get("change"))
-    place = (Path(layout.scale_folder(wildcards.scale)), wildcards.task, CLONER, wildcards.group)
-    return [layout.JobFiles(*place)] if takes_proposal(*job) else []
+    settings, change = SETTINGS[wildcards.scale], wildcards.get("change")
+    if not takes_proposal(settings, PLAN.sheets, wildcards.task, wildcards.method, change):
+        return []
+    folder = Path(layout.scale_folder(wildcards.scale)) / cloning_folder(settings, change)
+    return [layout.JobFiles(folder, wildcards.task, CLONER, wildcards.group)]
 
 
 def proposal_option(wildcards):
     """The option of `pcbf-train` that names the last snapshots of the cloning job; empty without one."""
     steps = train_job(SETTINGS[wildcards.scale], PLAN.sheets, wildcards.task, CLONER)["run"]["steps"]
     found = [files.snapshot(seed, steps) for files in cloning_jobs(wildcards) for seed in files.seeds]
-    return f"--proposal {' '.join(path.as_posix() for path in found)}" if found else ""
+    return f"--proposal {shlex.join(path.as_posix() for path in found)}" if found else ""
 
 
 def is_stale(wildcards, stage):
@@ -181,12 +185,15 @@ def planned_files(scale, jobs):
 
 
 def evaluated(scale):
-    """What the collected table of the control suite needs: the scale's own runs, its ablations, and any made by request."""
-    folders = layout.ablation_folders(Path(layout.scale_folder(scale)))
+    """What the collected table of the control suite needs: all runs of the scale, and ablations made by request.
+
+    Trials that the scale no longer has are not made again: nothing says what cloned their proposals.
+    """
+    changed = layout.ablation_folders(Path(layout.scale_folder(scale)))
+    folders = [folder for folder in changed if not layout.is_tuning(folder.name)]
     found = [(folder, *layout.group_place(path)) for folder in folders for path in layout.receipt_files(folder)]
     asked = [layout.JobFiles(*place) for place in found]
-    planned = planned_files(scale, [*PLAN.control(scale), *PLAN.ablations(scale)])
-    return receipts(dict.fromkeys([*planned, *asked]))
+    return receipts(dict.fromkeys([*planned_files(scale, PLAN.jobs(scale)), *asked]))
 
 
 def figure_files(labels, formats=("pdf", "png", "svg")):
@@ -258,7 +265,7 @@ wildcard_constraints:
     task="|".join(PLAN.sheets.tasks),
     dataset="|".join({task.dataset for task in PLAN.sheets.tasks.values()}),
     group="seeds[0-9-]+",
-    change="[a-z_]+=[^/]+",
+    change=f"({layout.TUNING})?[a-z_]+=[^/]+",
     episodes="[0-9]+",
     length="[0-9]+",
     seed="[0-9]+",

@@ -39,6 +39,7 @@ TABLES = {
             "performance_profiles",
             "cost",
             "setting_effects",
+            "tuning",
             "hyperparameters",
             "domain_hyperparameters",
         ],

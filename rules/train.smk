@@ -1,9 +1,10 @@
 # Training on the control suite, one job per task, method and group of seeds; `ablate` is the same with one setting
-# changed: λ for fig:ablations, or any other by the name of its target (docs/cost.md).
+# changed: λ for fig:ablations, a trial of the search for settings, or any other by the name of its target (docs/cost.md).
 # Checkpoints, snapshots, metrics and the records of the seeds are not declared: Snakemake removes declared files of a
 # job that fails, and a job that is run again resumes from its checkpoint. What is declared is a receipt, written at the
 # end, that names the records with their hashes; one whose records are gone is removed before jobs are planned.
-# A method with `proposal_training: frozen` waits for behaviour cloning of the same seeds and takes its last snapshots.
+# A method with `proposal_training: frozen` waits for behaviour cloning of the same seeds and takes its last snapshots;
+# in the search for settings that is the first trial of behaviour cloning.
 
 
 rule train:

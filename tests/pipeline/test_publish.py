@@ -17,7 +17,7 @@ from pcbf_experiments.campaign.compare import Cell, compare, judge, judge_run, s
 from pcbf_experiments.campaign.compare import main as compare_main
 from pcbf_experiments.campaign.manifest import build_manifest, describe, faults, read_manifest, record_names
 from pcbf_experiments.campaign.manifest import main as manifest_main
-from pcbf_experiments.campaign.plan import TrainJob, ablation_jobs, control_jobs, planned_jobs
+from pcbf_experiments.campaign.plan import TrainJob, ablation_jobs, all_jobs, control_jobs
 from pcbf_experiments.campaign.publish import PublishError, publish, publish_finished, restore
 from pcbf_experiments.campaign.publish import main as publish_main
 from pcbf_experiments.campaign.settings import load_scale, toy_pairs
@@ -234,7 +234,7 @@ def test_what_is_finished_of_a_scale_goes_to_the_published_folder_and_back(root)
     scale.write_text(scale.read_text(encoding="utf-8").replace(one, two, 1), encoding="utf-8")
     results, target = write_finished_scale(root), root / layout.published_folder("smoke")
     settings, sheets = load_scale(root / "config/scales/smoke.yaml"), load_sheets(root)
-    jobs, toy = planned_jobs(settings, sheets), layout.toy_run(*toy_pairs(settings)[0])
+    jobs, toy = all_jobs(settings, sheets), layout.toy_run(*toy_pairs(settings)[0])
     behind = jobs[0].task
     jobs[0].files(results).evaluation_receipt.unlink()
     names = publish_finished(root, "smoke")

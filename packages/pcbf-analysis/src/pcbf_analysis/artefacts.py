@@ -46,6 +46,7 @@ from pcbf_analysis.tables import (
     paper_comparison,
     probability_of_improvement,
     setting_effects,
+    tuning,
     variants,
 )
 from pcbf_analysis.tables import calibration as calibration_table
@@ -221,6 +222,7 @@ TABLES: dict[str, TableArtefact] = {
         _table("performance_profiles", profile_table),
         _table("cost", cost),
         _table("setting_effects", setting_effects),
+        _table("tuning", tuning),
         _table("hyperparameters", hyperparameters),
         _table("domain_hyperparameters", domain_hyperparameters),
         _table("paper_comparison", paper_comparison),

@@ -34,7 +34,7 @@ class Run:
     """One seed of one method on one task.
 
     Attributes:
-      change: what an ablation changed, `<setting>=<value>`; empty for the suite's own runs.
+      change: what an ablation or a trial of the search for settings changed; empty for the suite's own runs.
       source: where the data come from; "local" for data that were generated here.
       config, dataset: what decided the run, and what it was trained on.
     """
@@ -83,13 +83,20 @@ class Control:
 
     @property
     def suite(self) -> tuple[Run, ...]:
-        """The suite's own runs, without ablations."""
+        """The suite's own runs, without ablations and trials."""
         return self.of_change("")
 
     @property
     def changes(self) -> list[str]:
         """What ablations changed: by setting, then by value, as a number where it is one."""
-        return sorted({run.change for run in self.runs if run.change}, key=_change_order)
+        found = {run.change for run in self.runs if run.change and not layout.is_tuning(run.change)}
+        return sorted(found, key=_change_order)
+
+    @property
+    def tuning(self) -> tuple[Run, ...]:
+        """The trials of the search for settings: by setting, then by value, then as all runs."""
+        found = [run for run in self.runs if layout.is_tuning(run.change)]
+        return tuple(sorted(found, key=lambda run: _change_order(run.change)))
 
     def of_change(self, change: str) -> tuple[Run, ...]:
         return tuple(run for run in self.runs if run.change == change)
@@ -158,13 +165,13 @@ def _judged(row: dict[str, str]) -> Judged:
 
 def _weight(change: str) -> float:
     try:
-        return float(change.partition("=")[2])
+        return float(layout.changed(change)[1])
     except ValueError as error:
         raise RecordError(f"{layout.ablation(change)} does not end in a number; rename or remove it.") from error
 
 
 def _change_order(change: str) -> tuple[str, float, str]:
-    setting, _, value = change.partition("=")
+    setting, value = layout.changed(change)
     try:
         return setting, float(value), value
     except ValueError:

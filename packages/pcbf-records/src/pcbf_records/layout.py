@@ -2,7 +2,8 @@
 
 A results folder is `results/<scale>`, `results/published/<scale>`, or any other that `pcbf-train --out` was told.
 Names are relative to it and use `/`. A run with one setting changed lies in a results folder of its own below it,
-`ablations/<setting>=<value>`, which has the same form.
+`ablations/<setting>=<value>`, which has the same form; a trial of the search for settings in
+`ablations/tuning-<setting>=<value>`.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ def is_calibration_run(name: str) -> bool:
 CONTROL_CONFIGS = "control/configs.json"
 CONTROL_EVALUATIONS = "control/evaluations.csv"
 ABLATIONS = "ablations"
+TUNING = "tuning-"  # how a change is called that is a trial of the search for settings
 
 
 @dataclass(frozen=True)
@@ -201,6 +203,22 @@ def group_seeds(group: str) -> tuple[int, ...]:
 def ablation(change: str) -> str:
     """The results folder of the runs with one setting changed, `<setting>=<value>`, inside that of the suite."""
     return f"{ABLATIONS}/{change}"
+
+
+def tuning(trial: str) -> str:
+    """The change that a trial of the search for settings, `<setting>=<value>`, is called by."""
+    return f"{TUNING}{trial}"
+
+
+def is_tuning(change: str) -> bool:
+    """Whether a change is a trial of the search for settings, which is no ablation and never reported as a score."""
+    return change.startswith(TUNING)
+
+
+def changed(change: str) -> tuple[str, str]:
+    """The setting that a change changes, a trial or an ablation, and its value as text."""
+    setting, _, value = change.removeprefix(TUNING).partition("=")
+    return setting, value
 
 
 def ablation_folders(results: Path) -> list[Path]:

@@ -12,7 +12,7 @@ from pcbf_analysis.results import Results
 from pcbf_analysis.tables.cost import measured_costs
 from pcbf_analysis.tables.form import Column, Table
 from pcbf_analysis.tables.scores import Cell, Suite, data_note, load_suite, paired_differences
-from pcbf_records.layout import CONTROL_EVALUATIONS, ablation
+from pcbf_records.layout import CONTROL_EVALUATIONS, ablation, changed
 
 TITLE = "What changing one setting does to score and cost"
 CAPTION = (
@@ -55,7 +55,7 @@ def changed_rows(
     agents: Mapping[Cell, Mapping[str, Any]],
 ) -> Iterator[tuple[Any, ...]]:
     """The rows of one change, `<setting>=<value>`, beside what the suite's own runs gave."""
-    setting, _, value = change.partition("=")
+    setting, value = changed(change)
     ours, times = load_suite(results, change), milliseconds(results.root / ablation(change))
     for task in ours.tasks:
         for method in ours.methods:

@@ -28,6 +28,7 @@ STANDARD_ERRORS = 2.0  # a mean agrees if it is this many combined standard erro
 FLOOR = {"w1": 0.01, "loss_std": 0.01, "value": 0.01, "score": 1.0}  # and this much more, in units of the quantity
 WORST_SHOWN = 5
 MACHINE_DEPENDENT = {"cost", "paper_comparison", "setting_effects", "ogbench"}  # show what the machine decides
+SHOW_CHANGES = {"ablations", "tuning"}  # show whatever changes a folder has
 NOT_COMPARED = {"code", "versions", OWN_HASH}  # of a training run: who ran it, not what came out
 
 
@@ -66,7 +67,7 @@ class Comparison:
     settings: list[str]  # differences of settings: a, not b
     findings: list[Finding]
     worst: list[Cell]
-    one_sided: list[str]  # folders of ablations that only one of the two was asked for
+    one_sided: list[str]  # folders of ablations and trials that only one of the two was asked for
 
     def names(self, verdict: Verdict) -> list[Finding]:
         return [finding for finding in self.findings if finding.verdict == verdict]
@@ -294,8 +295,8 @@ def _artefact(ours: Path, published: Path, name: str, records: Verdict, has_one_
         return Finding(name, "identical")
     if Path(name).stem in MACHINE_DEPENDENT:
         return Finding(name, "agrees", "shows times or pictures of the machine, which are not compared")
-    if has_one_sided and Path(name).stem == "ablations":
-        return Finding(name, "agrees", "one of the two shows more ablations")
+    if has_one_sided and Path(name).stem in SHOW_CHANGES:
+        return Finding(name, "agrees", "one of the two shows more ablations or trials")
     if records == "identical":
         return Finding(name, "differs", "though made from identical records: the code or a library is another")
     return Finding(name, records, f"made from records of which the worst {records}")

@@ -5,6 +5,7 @@ Nothing here imports JAX.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +25,12 @@ from pcbf_records.variants import base_method, is_variant
 PAPER = "paper"  # in place of a list of tasks: all tasks of the paper
 ABLATED = "pcbf"  # whose control weight the ablation varies
 CLONER = "bc"  # whose flow is the proposal of methods that do not train their own
+TRIAL = re.compile(r"[a-z_]+=[^/{}\s]+")  # a setting changed, as it can stand in the name of a folder
 
 
 @dataclass(frozen=True)
 class TrainJob:
-    """A group of seeds of one method on one task; `change` is that of an ablation, `<setting>=<value>`, or empty."""
+    """A group of seeds of one method on one task; `change` is that of an ablation or trial, or empty."""
 
     task: str
     method: str
@@ -56,20 +58,24 @@ class TrainJob:
 
 
 def changed_settings(change: str) -> Settings:
-    """The setting that `<setting>=<value>` changes; values are written as in YAML."""
-    setting, _, value = change.partition("=")
+    """The setting that `<setting>=<value>`, an ablation or a trial, changes; values are written as in YAML."""
+    setting, value = layout.changed(change)
     return {setting: yaml.safe_load(value)}
 
 
 def check_names(settings: Settings, sheets: Sheets, source: str) -> None:
     """Raise unless every task and method that the settings name is in the sheets and the run settings fit together."""
     control, exact, calibration = settings["control"], settings["exact"], settings["calibration"]
+    search = _search(settings)
     named = {
         "control.tasks": ([] if control["tasks"] == PAPER else control["tasks"], sheets.tasks),
         "control.methods": (control["methods"], sheets.methods),
         "control.ablations.tasks": (control["ablations"]["tasks"], sheets.tasks),
         "control.method_runs": (control.get("method_runs", {}), sheets.methods),
         "control.method_settings": ([n for n in control["method_settings"] if n != "default"], sheets.methods),
+        "control.tuning.task": ([search["task"]] if search else [], sheets.tasks),
+        "control.tuning.trials": (search.get("trials", {}), sheets.methods),
+        "control.tuning.method_settings": (search.get("method_settings", {}), sheets.methods),
         "exact.methods": (exact["methods"], sheets.methods),
         "exact.method_settings": ([n for n in exact["method_settings"] if n != "default"], sheets.methods),
         "exact.variants": (map(base_method, exact["variants"]), exact["methods"]),
@@ -87,23 +93,83 @@ def check_names(settings: Settings, sheets: Sheets, source: str) -> None:
         faults += [f"{source}: {section}.method_settings.{fault}" for fault in _setting_faults(settings[section])]
     for section in ("exact", "calibration"):
         faults += [f"{source}: {section}.variants.{fault}" for fault in _variant_faults(settings[section]["variants"])]
+    faults += [f"{source}: control.tuning.{fault}" for fault in _trial_faults(search)]
     faults += [f"{source}: control.{fault}" for fault in _run_faults(settings)]
-    faults = faults or [f"{source}: {fault}" for fault in _proposal_faults(settings, sheets)]
+    if not faults:
+        told = [*_proposal_faults(settings, sheets), *_search_faults(settings, sheets)]
+        faults = [f"{source}: {fault}" for fault in told]
     if faults:
         raise SettingsError("\n".join(faults))
 
 
 def _proposal_faults(settings: Settings, sheets: Sheets) -> Iterator[str]:
     """What methods with a frozen proposal lack in a scale: the runs that clone it, and their last snapshots."""
-    control, jobs = settings["control"], control_jobs(settings, sheets)
-    takers = {job.method for job in jobs if takes_proposal(settings, sheets, job.task, job.method)}
-    if not takers:
+    control, trials = settings["control"], _search(settings).get("trials", {})
+    for key, jobs, methods in (
+        ("control.methods", control_jobs(settings, sheets), control["methods"]),
+        ("control.tuning.trials", tuning_jobs(settings, sheets), trials),
+    ):
+        takers = {job.method for job in jobs if takes_proposal(settings, sheets, job.task, job.method, job.change)}
+        told = f"the frozen proposal of {', '.join(sorted(takers))}"
+        if takers and CLONER not in methods:
+            yield f"{key}: has no {CLONER}, which clones {told}; add it"
+        if takers and control["keep_snapshots"] == "none":
+            yield f'control.keep_snapshots = "none": removes {told}; keep "final" or "all"'
+
+
+def _search(settings: Settings) -> Settings:
+    """The search for settings of a scale; empty if it has none."""
+    return settings["control"].get("tuning", {})
+
+
+def _trial_faults(search: Settings) -> Iterator[str]:
+    """What is wrong with single trials of a search, and with the settings that it starts from."""
+    for method, settings in search.get("method_settings", {}).items():
+        yield from (f"method_settings.{method}.{fault}" for fault in setting_faults(method, settings))
+    for method, trials in search.get("trials", {}).items():
+        seen: list[Settings] = []
+        for trial in trials:
+            changed = _read_trial(trial)
+            if not changed:
+                yield f'trials.{method} = "{trial}": must be <setting>=<value> in one word, such as discount=0.99'
+            elif changed in seen:
+                yield f'trials.{method} = "{trial}": is there already, written otherwise; choose another value'
+            yield from (f"trials.{method}.{fault}" for fault in setting_faults(method, changed))
+            seen.append(changed)
+
+
+def _read_trial(trial: str) -> Settings:
+    """The setting that a trial changes; empty if it is none, or cannot be the name of a folder."""
+    try:
+        return changed_settings(trial) if TRIAL.fullmatch(trial) else {}
+    except yaml.YAMLError:
+        return {}
+
+
+def _search_faults(settings: Settings, sheets: Sheets) -> Iterator[str]:
+    """What makes a search unequal or its seeds known: other numbers of trials, tasks not for all, reported seeds."""
+    search = _search(settings)
+    if not search.get("trials"):
         return
-    told = f"the frozen proposal of {', '.join(sorted(takers))}"
-    if CLONER not in control["methods"]:
-        yield f"control.methods: has no {CLONER}, which clones {told}; add it"
-    if control["keep_snapshots"] == "none":
-        yield f'control.keep_snapshots = "none": removes {told}; keep "final" or "all"'
+    trials, task = search["trials"], search["task"]
+    tuned = [name for name in settings["control"]["methods"] if method_schemas().get(name, {}).get("properties", True)]
+    counts = {name: len(trials.get(name, ())) for name in dict.fromkeys([*tuned, *trials])}
+    most, fewest = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
+    if counts[most] != counts[fewest]:
+        yield (
+            f"control.tuning.trials: {most} has {counts[most]} and {fewest} has {counts[fewest]}: must be as many for "
+            "every method; the suite's own value may be one of them"
+        )
+    blind = [name for name in trials if sheets.tasks[task].is_pixel and not sheets.methods[name].visual]
+    if blind:
+        yield f'control.tuning.task = "{task}": has images, which {", ".join(blind)} cannot take; choose one without'
+    reported = {seed for job in control_jobs(settings, sheets) for seed in job.seeds}
+    known = [str(seed) for seed in search["seeds"] if seed in reported]
+    if known:
+        yield (
+            f"control.tuning.seeds = {search['seeds']}: the suite reports {', '.join(known)}; choose seeds from "
+            f"{max(reported) + 1} on"
+        )
 
 
 def _run_faults(settings: Settings) -> Iterator[str]:
@@ -168,13 +234,29 @@ def ablation_jobs(settings: Settings, sheets: Sheets) -> list[TrainJob]:
     ]
 
 
+def tuning_jobs(settings: Settings, sheets: Sheets) -> list[TrainJob]:
+    """The jobs of the search for settings: every trial of every method, on the seeds of the search."""
+    search = _search(settings)
+    return [
+        TrainJob(search["task"], method, group, layout.tuning(trial))
+        for method, trials in search.get("trials", {}).items()
+        for trial in trials
+        for group in _batched(search["seeds"], settings["control"]["seeds_per_job"])
+    ]
+
+
+def all_jobs(settings: Settings, sheets: Sheets) -> list[TrainJob]:
+    """The training jobs of a scale: the control suite, its ablations, and the search for its settings."""
+    return [job for jobs in (control_jobs, ablation_jobs, tuning_jobs) for job in jobs(settings, sheets)]
+
+
 def _groups(task: Task, method: str, control: Settings, change: str = "") -> Iterator[TrainJob]:
     seeds = range(task.seeds if control["num_seeds"] is None else control["num_seeds"])
     for group in _batched(seeds, control["seeds_per_job"]):
         yield TrainJob(task.name, method, group, change)
 
 
-def _batched(seeds: range, size: int) -> Iterator[tuple[int, ...]]:
+def _batched(seeds: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
     return (tuple(seeds[start : start + size]) for start in range(0, len(seeds), size))
 
 
@@ -191,15 +273,16 @@ def train_job(settings: Settings, sheets: Sheets, task: str, method: str, change
     How it is judged is no part of that, so that other episodes train nothing.
 
     The method's settings are the domain's, then the scale's for every method that has them, then the scale's for this
-    method, then the one that an ablation changes.
+    method, then for a trial those that the search starts from, then the one that an ablation or trial changes.
     """
     control, run = settings["control"], run_settings(settings, method)
-    changed = {} if change is None else changed_settings(change)
+    start = _search(settings).get("method_settings", {}).get(method, {}) if layout.is_tuning(change or "") else {}
+    changed = changed_settings(change) if change else {}
     return {
         "run": {**run, "steps": run["steps"] or sheets.tasks[task].steps},
         "domain": domain_settings(sheets.domains, sheets.tasks[task], method),
         "default": control["method_settings"]["default"],
-        "method": {**control["method_settings"].get(method, {}), **changed},
+        "method": {**control["method_settings"].get(method, {}), **start, **changed},
     }
 
 
@@ -209,6 +292,19 @@ def takes_proposal(settings: Settings, sheets: Sheets, task: str, method: str, c
     known = method_schemas().get(method, {}).get("properties", {})
     default = job["default"] if name in known else {}
     return {**job["domain"], **default, **job["method"]}.get(name) == "frozen"
+
+
+def cloning_folder(settings: Settings, change: str | None = None) -> str:
+    """Where, in the results folder of a scale, the proposals of a job are cloned: by the suite, or by the first trial.
+
+    A trial has seeds of its own, so its proposals are those of the cloner's first trial.
+    """
+    if not layout.is_tuning(change or ""):
+        return "."
+    trials = _search(settings).get("trials", {}).get(CLONER)
+    if not trials:
+        raise SettingsError(f"{change}: control.tuning.trials has no {CLONER}, which clones its proposal; add it")
+    return layout.ablation(layout.tuning(trials[0]))
 
 
 def evaluate_job(settings: Settings) -> Settings:
@@ -250,14 +346,9 @@ def select(jobs: Sequence[TrainJob], sheets: Sheets, selection: Mapping[str, Seq
     ]
 
 
-def planned_jobs(settings: Settings, sheets: Sheets) -> list[TrainJob]:
-    """All training jobs of a scale: the control suite and its ablations."""
-    return [*control_jobs(settings, sheets), *ablation_jobs(settings, sheets)]
-
-
 def control_names(settings: Settings, sheets: Sheets) -> list[str]:
     """Names, inside a results folder, of the records that the training jobs of a scale leave."""
-    return [name for job in planned_jobs(settings, sheets) for name in job.records]
+    return [name for job in all_jobs(settings, sheets) for name in job.records]
 
 
 @dataclass(frozen=True)
@@ -275,9 +366,15 @@ class Plan:
     def ablations(self, scale: str) -> list[TrainJob]:
         return ablation_jobs(self.settings[scale], self.sheets)
 
+    def tuning(self, scale: str) -> list[TrainJob]:
+        return tuning_jobs(self.settings[scale], self.sheets)
+
+    def jobs(self, scale: str) -> list[TrainJob]:
+        return all_jobs(self.settings[scale], self.sheets)
+
     def selected(self) -> list[TrainJob]:
         """The jobs of the chosen scale that the selection leaves; all of them without one."""
-        return select([*self.control(self.scale), *self.ablations(self.scale)], self.sheets, self.selection)
+        return select(self.jobs(self.scale), self.sheets, self.selection)
 
     def steps(self, job: TrainJob) -> int:
         """Gradient steps of each seed of a job of the chosen scale."""
@@ -300,9 +397,10 @@ class Plan:
 
     def describe(self) -> str:
         """How many runs the chosen scale has, for people."""
-        control, ablations = self.control(self.scale), self.ablations(self.scale)
+        parts = {"control suite": self.control(self.scale), "ablations": self.ablations(self.scale)}
+        parts |= {"tuning": trials} if (trials := self.tuning(self.scale)) else {}
         chosen = f"; selected: {counted(self.selected())}" if self.selection else ""
-        return f"scale {self.scale}: control suite {counted(control)}, ablations {counted(ablations)}{chosen}"
+        return f"scale {self.scale}: {', '.join(f'{name} {counted(jobs)}' for name, jobs in parts.items())}{chosen}"
 
 
 def counted(jobs: Sequence[TrainJob]) -> str:

@@ -10,7 +10,7 @@ import yaml
 
 from pcbf_experiments.agents import publish_agents
 from pcbf_experiments.campaign.manifest import faults, read_manifest, record_names
-from pcbf_experiments.campaign.plan import TrainJob, planned_jobs
+from pcbf_experiments.campaign.plan import TrainJob, all_jobs
 from pcbf_experiments.campaign.settings import (
     DEFAULT_SCALE,
     SCALES,
@@ -115,7 +115,7 @@ def lone_records(root: Path, scale: str) -> list[str]:
 def jobs_by_task(root: Path, scale: str) -> dict[str, list[TrainJob]]:
     """The jobs of the control suite of a scale, ablations included, by task."""
     jobs: dict[str, list[TrainJob]] = {}
-    for job in planned_jobs(load_scale(root / f"config/scales/{scale}.yaml"), load_sheets(root)):
+    for job in all_jobs(load_scale(root / f"config/scales/{scale}.yaml"), load_sheets(root)):
         jobs.setdefault(job.task, []).append(job)
     return jobs
 
