@@ -406,11 +406,28 @@ def test_every_job_can_be_read_by_training_and_by_evaluation(scale):
     plan = load_plan(REPOSITORY, {"scale": scale})
     settings = plan.settings[scale]
     judged_by = evaluate_job(settings)
-    assert set(judged_by) == {field.name for field in dataclasses.fields(EvaluationSettings)}
+    fields = {field.name: not field.metadata.get("later") for field in dataclasses.fields(EvaluationSettings)}
+    assert {name for name, is_told in fields.items() if is_told} <= set(judged_by) <= set(fields)
     judges = config_from(EvaluationSettings, judged_by)
     for job in plan.selected():
         run = config_from(RunSettings, train_job(settings, plan.sheets, job.task, job.method)["run"])
         assert plan.episodes(job) == len(job.seeds) * len(run.snapshot_steps) * judges.num_episodes
+
+
+def test_a_method_may_train_longer_than_the_others():
+    control = {"methods": ["pcbf", "iql"], "method_runs": {"iql": {"steps": 40, "eval_every": 10}}}
+    plan = load_plan(REPOSITORY, {"scale": "smoke", "control": control})
+    longer, usual = ({job.method: job for job in plan.control("smoke")}[name] for name in ("iql", "pcbf"))
+    assert plan.steps(longer) == 40 and plan.judged_steps(longer) == (10, 20, 30, 40)
+    assert plan.steps(usual) == plan.settings["smoke"]["control"]["run"]["steps"] != 40
+    job = train_job(plan.settings["smoke"], plan.sheets, longer.task, "iql")
+    assert config_from(RunSettings, job["run"]).snapshot_steps == plan.judged_steps(longer)
+    for wrong, sentence in (
+        ({"iql": {"eval_every": 7}}, "control.method_runs.iql.eval_every = 7: must be a multiple of control.run.log"),
+        ({"iqll": {"steps": 40}}, 'control.method_runs = "iqll": unknown; did you mean iql?'),
+    ):
+        with pytest.raises(SettingsError, match=re.escape(sentence)):
+            load_plan(REPOSITORY, {"scale": "smoke", "control": {"method_runs": wrong}})
 
 
 def test_work_counts_the_steps_of_all_learners():
