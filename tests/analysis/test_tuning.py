@@ -46,7 +46,7 @@ def test_a_row_per_trial_marks_the_best_and_what_the_suite_uses(search: Results)
         ("pcbf", "control_weight", "0.2", 1, 2, 60, False, False),
         ("pcbf", "discount", "0.98", 1, 2, 70, True, True),
     ]
-    assert table_of(search).note.endswith("2 trials for every method; seeds 100.")
+    assert table_of(search).note.endswith("trials for every method: 2; seeds 100.")
 
 
 def test_the_mean_is_over_seeds_and_final_evaluations_and_equals_share_the_best(search: Results) -> None:

@@ -82,7 +82,7 @@ def note(results: Results, trials: Trials) -> str:
     told = (
         f"not an equal search: {unequal}"
         if len({*counts.values()}) > 1
-        else f"{max(counts.values())} trials for every method"
+        else f"trials for every method: {max(counts.values())}"
     )
     known = f", of which the suite reports {', '.join(map(str, reported))}" if reported else ""
     return f"Scale: {results.scale}; {told}; seeds {', '.join(map(str, seeds))}{known}."
