@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from pcbf_experiments.campaign.manifest import build_manifest
-from pcbf_experiments.campaign.plan import ablation_jobs, control_jobs
+from pcbf_experiments.campaign.plan import all_jobs
 from pcbf_experiments.campaign.settings import (
     Settings,
     calibration_pairs,
@@ -209,7 +209,7 @@ def write_toy_run(
 def write_runs(root: Path, results: Path, settings: Settings, scores: Iterable[float]) -> None:
     """Records of the training runs of a scale with these scores, what they cost, and a picture of a task."""
     sheets, left = load_sheets(root), iter(scores)
-    for job in [*control_jobs(settings, sheets), *ablation_jobs(settings, sheets)]:
+    for job in all_jobs(settings, sheets):
         write_job(job.files(results), {seed: next(left) for seed in job.seeds})
         write_json(job.files(results).cost, {"train_seconds": next(left)})
     write_json(results / layout.spaces("task"), {"action_dim": 5})

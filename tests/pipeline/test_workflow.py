@@ -19,7 +19,7 @@ import yaml
 from pcbf_analysis import artefacts
 from pcbf_experiments.campaign.compare import MACHINE_DEPENDENT
 from pcbf_experiments.campaign.manifest import faults, read_manifest, record_names
-from pcbf_experiments.campaign.plan import ablation_jobs, control_jobs, load_plan, train_job
+from pcbf_experiments.campaign.plan import ablation_jobs, control_jobs, load_plan, train_job, tuning_jobs
 from pcbf_experiments.campaign.settings import (
     SCALES,
     calibration_pairs,
@@ -52,7 +52,8 @@ Plan = Callable[..., dict[str, int]]
 def everything(scale: str) -> dict[str, int]:
     """The jobs per rule of a whole scale, counted from its settings."""
     settings, sheets = load_scale(REPOSITORY / f"config/scales/{scale}.yaml"), load_sheets(REPOSITORY)
-    train, ablate = control_jobs(settings, sheets), ablation_jobs(settings, sheets)
+    train = control_jobs(settings, sheets)
+    ablate = [*ablation_jobs(settings, sheets), *tuning_jobs(settings, sheets)]
     datasets = {sheets.tasks[job.task].dataset for job in [*train, *ablate]}
     made = {"fetch_data" if settings["control"]["data"] is None else "make_data": len(datasets)}
     has_cube = "cube" in settings["calibration"]["datasets"]  # from files like the suite's
@@ -490,7 +491,7 @@ def test_what_is_published_is_up_to_date(run_module):
 def test_records_of_a_scale_are_named_once(scale):
     plan = load_plan(REPOSITORY, {"scale": scale})
     names = record_names(plan.settings[scale], plan.sheets)
-    num_runs = sum(len(job.seeds) for job in [*plan.control(scale), *plan.ablations(scale)])
+    num_runs = sum(len(job.seeds) for job in plan.jobs(scale))
     num_jobs = sum(len(pairs(plan.settings[scale])) for pairs in (toy_pairs, exact_pairs, calibration_pairs))
     num_fixed = num_jobs + 3 + 2 + 1 + 2 + 2  # and the tables of toys, exact control, calibration; theory; the suite's
     assert len(names) == len(set(names)) == num_fixed + 2 * num_runs  # run and evaluation records
