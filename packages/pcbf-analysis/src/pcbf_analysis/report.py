@@ -20,8 +20,9 @@ from pcbf_analysis.control import Run
 from pcbf_analysis.figures.exact_control import drawn_methods
 from pcbf_analysis.page import charts, findings
 from pcbf_analysis.page.agents import agent_views
+from pcbf_analysis.page.curves import curve_views
 from pcbf_analysis.page.explorer import as_script, explorer
-from pcbf_analysis.page.runs import curve_views, task_views
+from pcbf_analysis.page.runs import task_views
 from pcbf_analysis.page.trade import trade_chart
 from pcbf_analysis.page.workflow import workflow_view
 from pcbf_analysis.results import Results
@@ -36,6 +37,7 @@ TONES = {"holds": "good", "fails": "bad"}
 COUNTED = {"holds": "hold", "fails": "fail", "undecided at this scale": "open", "needs paper scale": "need paper scale"}
 BESIDE_PAPER = ("toy_w1", "paper_comparison")  # tables that show ours beside the paper's come first
 PHOTOGRAPHS = ("ogbench",)  # pictures that keep their colours in the dark
+MOST_PANELS = 6  # of learning curves before a press: five tasks and their mean
 PROFILES = "performance_profiles"
 OVERVIEW = "overview"  # the table that stands right below the findings
 CALIBRATION = "calibration"  # what begins so has a section of its own as soon as it has records
@@ -64,6 +66,7 @@ def render(results: Results) -> str:
         cards=findings.cards(results, decided),
         explorer=as_script(explored) if explored else None,
         curves=curve_views(runs),
+        most_panels=MOST_PANELS,
         trades=trade_views(results),
         agents=agent_views(results),
         workflow=workflow_view(results),
