@@ -100,7 +100,8 @@ def test_calibration_is_shown_whole_and_as_it_is():
 
 
 def test_a_visitor_reads_no_more_than_650_words():
-    prose = re.sub(r"^\|.*$|```.*?```", "", README, flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^\|[^\n]*$|^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL)
+    assert "pcbf-analysis" in prose  # the last section is prose, and counted
     assert len(prose.split()) <= 650
 
 
