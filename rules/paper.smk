@@ -27,6 +27,7 @@ FIGURES = {
     "pictures": (["ogbench"], [PICTURES]),
 }
 TABLES = {
+    "overview": (["overview"], [*W1, *EXACT, CALIBRATION, *CONTROL]),
     "toy": (["toy_w1", "toy_w1_sweep", "toy_contest", "toy_paired", "theory_checks"], [*W1, CHECKS]),
     "exact": (["exact_control", "exact_risk", "exact_paired", "ablations_exact"], EXACT),
     "calibration": (["calibration", "calibration_paired", "ablations_calibration"], [CALIBRATION]),

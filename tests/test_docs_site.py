@@ -127,6 +127,12 @@ def test_choosing_a_critic_says_what_the_tables_say():
     for mdp in ("cliff", "gamble"):
         best = min(regret[mdp, method] for method in ("fql", "floq", "codac"))
         assert best > max(regret[mdp, method] for method in (*searching, "iql"))
+    overview = pd.read_csv(PUBLISHED / layout.table("overview", "csv")).set_index("method")
+    law = overview[overview["measure"] == "law_processes"]["mean"].to_dict()
+    assert min(law, key=law.__getitem__) == "pcbf_flow"
+    crps = pd.read_csv(PUBLISHED / layout.table("calibration", "csv")).set_index("method")
+    for _, rows in crps.drop(index=["monte_carlo", "marginal"]).groupby("dataset"):
+        assert rows["crps"].idxmin() == "c51"
     success = pd.read_csv(PUBLISHED / layout.table("control_suite", "csv")).set_index("method")["mean"].to_dict()
     assert success["codac"] == 0
 

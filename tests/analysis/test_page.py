@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,13 +15,13 @@ from PIL import Image
 
 from pcbf_analysis import claims, theme
 from pcbf_analysis.claims import Decision, Measure
-from pcbf_analysis.page import agents, charts, explorer, findings, runs, workflow
+from pcbf_analysis.page import agents, charts, curves, explorer, findings, runs, workflow
 from pcbf_analysis.results import Results
 from pcbf_core.mrp import MRPS
 from pcbf_records import layout
 from pcbf_records.files import write_text
 
-from .run_fixtures import CUBE, collected, write_cost, write_run
+from .run_fixtures import CUBE, CUBE_2, collected, write_cost, write_run
 
 
 def test_ticks_are_round_and_values_lie_where_they_should() -> None:
@@ -102,18 +103,67 @@ def test_at_zero_the_flow_path_borrows_the_papers_runs(build: Callable[..., Resu
     assert view["stops"][0] == own["stops"][0]
 
 
-def test_learning_curves_have_the_steps_that_all_seeds_share(empty: Results) -> None:
+def test_learning_curves_have_the_steps_that_all_seeds_share_and_students_bands(empty: Results) -> None:
     write_run(empty.root, CUBE, "pcbf", 0, [[0, 100], [100, 100]])
     write_run(empty.root, CUBE, "pcbf", 1, [[0, 0], [0, 100]])
-    write_run(empty.root, CUBE, "iql", 0, [[0]], status="diverged")
-    results = collected(empty.root)
-    seeds = [run for run in results.control.suite if run.method == "pcbf"]
-    steps, mean, low, high = runs.learning_curve(seeds)
+    write_run(empty.root, CUBE, "iql", 0, [[0]])
+    suite = collected(empty.root).control.suite
+    scores = curves.scores_of(suite)
+    steps, mean, low, high = curves.learning_curve(scores["pcbf"])
     assert steps.tolist() == [500, 1000]
-    assert (mean.tolist(), low.tolist(), high.tolist()) == ([25, 75], [0, 50], [50, 100])
-    views = runs.curve_views(results.control.suite)
-    assert [item["label"] for view in views for item in view["legend"]] == ["PCBF"]  # one evaluation is no curve
-    assert runs.task_views(results.control.suite)[0]["methods"][0]["score"] == "75.0 (-242.7 to 392.7)"
+    assert mean.tolist() == [25, 75]
+    half = 12.706 * 25  # Student's quantile at one degree of freedom times 35.36 / √2
+    np.testing.assert_allclose((low, high), [[25 - half, 75 - half], [25 + half, 75 + half]], atol=0.02)
+    assert [item["label"] for item in curves.curve_views(suite)["legend"]] == ["PCBF"]  # one evaluation is no curve
+    assert runs.task_views(suite)[0]["methods"][0]["score"] == "75.0 (-242.7 to 392.7)"
+
+
+TWO_TASKS = {  # two seeds × four steps by method and task
+    (CUBE, "pcbf"): ([0, 20, 40, 60], [10, 30, 50, 70]),
+    (CUBE_2, "pcbf"): ([0, 0, 20, 40], [0, 10, 30, 50]),
+    (CUBE, "bc"): ([5, 5, 5, 5], [5, 5, 5, 5]),
+    (CUBE_2, "bc"): ([5, 5, 5, 5], [5, 5, 5, 5]),
+    (CUBE, "iqn"): ([0, 10, 20, 30], [0, 10, 20, 30]),  # not run on the other task yet
+}
+
+
+def write_two_tasks(root: Path) -> None:
+    """Runs that were evaluated from a quarter of training on, one of which diverged half-way."""
+    for (task, method), seeds in TWO_TASKS.items():
+        for seed, scores in enumerate(seeds):
+            write_run(root, task, method, seed, [[score] for score in scores], steps=8000)
+    write_run(root, CUBE_2, "pcbf", 2, [[90], [90]], status="diverged", steps=4000)
+
+
+def test_several_tasks_have_a_panel_each_and_one_of_their_mean(empty: Results) -> None:
+    write_two_tasks(empty.root)
+    suite = collected(empty.root).control.suite
+    views = curves.curve_views(suite)
+    titles = [view["title"] for view in views["panels"]]
+    assert titles == ["Mean over 2 tasks", "cube-double-play-task1", "cube-double-play-task2"]
+    assert [(item["name"], item["is_on"]) for item in views["legend"]] == [("pcbf", True), ("iqn", False), ("bc", True)]
+    first, second = (curves.scores_of([run for run in suite if run.task == task]) for task in (CUBE, CUBE_2))
+    mean = curves.over_tasks([first, second])
+    assert mean["pcbf"] == {0: {2000: 0, 4000: 10, 6000: 30, 8000: 50}, 1: {2000: 5, 4000: 20, 6000: 40, 8000: 60}}
+    assert set(mean) == {"pcbf", "bc"}
+    curve = curves.learning_curve(second["pcbf"])  # without the seed that diverged
+    assert (curve.steps.tolist(), curve.mean.tolist()) == ([2000, 4000, 6000, 8000], [0, 5, 25, 45])
+    charts_of = [str(view["chart"]) for view in views["panels"]]
+    assert [text.count('class="band m-pcbf"') for text in charts_of] == [1, 1, 1]
+    assert [text.count('class="mark m-pcbf"') for text in charts_of] == [4, 4, 4]
+    assert [text.count('class="mark m-iqn"') for text in charts_of] == [0, 4, 0]
+    assert "PCBF, step 8000: 65.0 (1.5 to 128.5)" in charts_of[1]
+    assert '>0</text><path class="grid"' in charts_of[1]  # the axis of steps begins with training
+
+
+def test_a_band_ends_at_the_edges_and_is_not_drawn_for_one_seed() -> None:
+    chart = charts.Chart(charts.Scale(0, 1), charts.Scale(0, 2), "", left=10)
+    chart.band([0, 1], [-50, 1], [1, 50], "pcbf")
+    assert chart.parts == [
+        '<path class="band m-pcbf" data-method="pcbf" d="M10.0 132.0L350.0 70.0L350.0 8.0L10.0 70.0Z"/>'
+    ]
+    chart.band([0, 1], [math.nan] * 2, [math.nan] * 2, "iql")
+    assert len(chart.parts) == 1
 
 
 def test_the_workflow_adds_up_what_cost_records_tell(empty: Results) -> None:

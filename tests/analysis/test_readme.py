@@ -7,7 +7,7 @@ import pytest
 
 from pcbf_analysis.claims import VERDICTS
 from pcbf_analysis.results import Results, late_losses
-from pcbf_analysis.tables import calibration
+from pcbf_analysis.tables import calibration, overview
 from pcbf_analysis.theme import METHODS, PROCESSES
 from pcbf_records import layout
 from pcbf_records.calibration import DATASETS
@@ -16,6 +16,7 @@ from .run_fixtures import REPOSITORY as ROOT
 
 PUBLISHED = ROOT / layout.published_folder("laptop")
 README, DETAILS = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/results.md"))
+CRPS = next(question for question in overview.QUESTIONS if question.name == "law_simulators")
 SIX_NUMBERS = r"^\| ([^|]+)" + r" \| ([\d.]+|–)" * 6 + r" \|$"
 EXACT_COLUMNS = ("regret", "w1", "gain")
 CONTESTANTS = ("pcbf_flow", "pcbf", "value_flows", "flow_iqn", "iqn", "c51")
@@ -99,7 +100,8 @@ def test_calibration_is_shown_whole_and_as_it_is():
 
 
 def test_a_visitor_reads_no_more_than_650_words():
-    prose = re.sub(r"^\|.*$|```.*?```", "", README, flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^\|[^\n]*$|^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL)
+    assert "pcbf-analysis" in prose  # the last section is prose, and counted
     assert len(prose.split()) <= 650
 
 
@@ -160,3 +162,29 @@ def test_effect_of_reused_actions():
     text = " ".join((ROOT / "docs/cost.md").read_text(encoding="utf-8").split())
     assert words in text
     assert f"{row['relative_time']:.1f} times as much" in text
+
+
+def test_the_table_that_decides_is_shown_whole_and_first():
+    """docs/results.md opens with the published table, and says of each column what the table says."""
+    published = (PUBLISHED / layout.table("overview", "md")).read_text(encoding="utf-8")
+    rows = [line for line in published.splitlines() if line.startswith("|")]
+    assert "\n".join([rows[0], *rows[2:]]) in re.sub(r"^\|(?: *:?-+:? *\|)+\n", "", DETAILS, flags=re.MULTILINE)
+    assert DETAILS.index(rows[0]) == min(DETAILS.index(row) for row in re.findall(r"^\|.*", DETAILS, re.MULTILINE))
+    told = " ".join(section("One table that decides").split())
+    results = Results(PUBLISHED, ROOT)
+    asked = {question: overview.averaged(question.ask(results)) for question in overview.QUESTIONS}
+    best = {question.name: overview.standing(question, scores) for question, scores in asked.items()}
+    assert best["law_processes"] == ("pcbf_flow", ["pcbf"])
+    assert "PCBF on the flow path has the lowest mean W1 and only the paper's path cannot be told from it" in told
+    assert best["law_simulators"] == ("c51", [])
+    assert "C51 is ahead of every other critic" in told
+    crps = {method: cell.mean for method, cell in overview.estimates(CRPS, asked[CRPS]).items()}
+    assert crps["iqn"] < crps["pcbf_flow"] < min(crps[name] for name in ("pcbf", "value_flows", "gaussian"))
+    assert best["regret"] == ("iql", ["c51"])
+    assert "IQL has no regret at all, and only C51, which scatters most, cannot be told from it" in told
+    assert best["gain"] == ("iqn", ["pcbf_flow", "pcbf"])
+    assert "IQN gains most; PCBF on either path cannot be told from it" in told
+    most = re.search(r"gains ([\d.]+) in CVaR, acting by the exact law of the best mean ([\d.]+)\.", published)
+    assert most and f"would gain {most[1]}, the exact law of the best mean policy {most[2]}." in told
+    assert best["score"] == ("value_flows", ["pcbf", "iqn", "c51", "iql", "floq"])
+    assert "Value Flows has the highest mean, and five methods cannot be told from it" in told

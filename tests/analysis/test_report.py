@@ -116,6 +116,14 @@ def test_every_figure_and_table_comes_with_caption_and_command(whole_page: str) 
 
 
 @pytest.mark.slow
+def test_the_table_that_decides_stands_right_below_the_findings(whole_page: str) -> None:
+    sections = re.findall(r'<section id="([a-z]+)"', whole_page)
+    assert sections[:2] == ["findings", "overview"]
+    assert whole_page.count('id="table-overview-title"') == 1
+    assert "0.210 (0.185 to 0.235)" in re.sub(" +", " ", plain(whole_page))
+
+
+@pytest.mark.slow
 def test_the_first_lines_count_the_main_claims_of_the_ledger(complete: Results, whole_page: str) -> None:
     """One number, one verdict: what the top of the page says is what the ledger below says."""
     findings = claims.decide(complete)
@@ -190,8 +198,11 @@ def test_cells_sort_by_value_and_missing_ones_last() -> None:
     number, words = tables.Column("x", "X"), tables.Column("y", "Y", is_number=False)
     assert report.cell_view(1.25e-7, "1.25e-07", number)["key"] == "1.25e-07"
     assert report.cell_view(float("nan"), "–", number)["key"] == ""
-    assert report.cell_view(True, "yes", words) == {"text": "yes", "key": "1", "tone": "good"}
-    assert report.cell_view(False, "no", words) == {"text": "no", "key": "0", "tone": "bad"}
+    assert report.cell_view(True, "yes", words) == {"text": "yes", "interval": "", "key": "1", "tone": "good"}
+    assert report.cell_view(False, "no", words) == {"text": "no", "interval": "", "key": "0", "tone": "bad"}
+    sure = tables.Estimate(0.25, 0.2, 0.3, digits=2, is_bold=True)
+    expected = {"text": "0.25", "interval": "(0.20 to 0.30)", "key": "0.25", "tone": "best"}
+    assert report.cell_view(sure, str(sure), number) == expected
     assert report.cell_view("PCBF", "PCBF", words)["key"] == "PCBF"
 
 

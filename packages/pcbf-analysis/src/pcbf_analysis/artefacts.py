@@ -43,6 +43,7 @@ from pcbf_analysis.tables import (
     exact,
     fullogbench_comparison,
     hyperparameters,
+    overview,
     paper_comparison,
     probability_of_improvement,
     setting_effects,
@@ -171,6 +172,7 @@ ANIMATIONS: dict[str, AnimationArtefact] = {
 TABLES: dict[str, TableArtefact] = {
     artefact.label: artefact
     for artefact in (
+        _table("overview", overview),
         TableArtefact(
             "toy_w1",
             "W1 distance to the exact return law, ours beside the paper's",

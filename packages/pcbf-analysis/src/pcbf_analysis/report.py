@@ -20,8 +20,9 @@ from pcbf_analysis.control import Run
 from pcbf_analysis.figures.exact_control import drawn_methods
 from pcbf_analysis.page import charts, findings
 from pcbf_analysis.page.agents import agent_views
+from pcbf_analysis.page.curves import curve_views
 from pcbf_analysis.page.explorer import as_script, explorer
-from pcbf_analysis.page.runs import curve_views, task_views
+from pcbf_analysis.page.runs import task_views
 from pcbf_analysis.page.trade import trade_chart
 from pcbf_analysis.page.workflow import workflow_view
 from pcbf_analysis.results import Results
@@ -36,7 +37,9 @@ TONES = {"holds": "good", "fails": "bad"}
 COUNTED = {"holds": "hold", "fails": "fail", "undecided at this scale": "open", "needs paper scale": "need paper scale"}
 BESIDE_PAPER = ("toy_w1", "paper_comparison")  # tables that show ours beside the paper's come first
 PHOTOGRAPHS = ("ogbench",)  # pictures that keep their colours in the dark
+MOST_PANELS = 6  # of learning curves before a press: five tasks and their mean
 PROFILES = "performance_profiles"
+OVERVIEW = "overview"  # the table that stands right below the findings
 CALIBRATION = "calibration"  # what begins so has a section of its own as soon as it has records
 
 
@@ -63,6 +66,7 @@ def render(results: Results) -> str:
         cards=findings.cards(results, decided),
         explorer=as_script(explored) if explored else None,
         curves=curve_views(runs),
+        most_panels=MOST_PANELS,
         trades=trade_views(results),
         agents=agent_views(results),
         workflow=workflow_view(results),
@@ -95,7 +99,7 @@ def ledger_views(results: Results, decided: Sequence[claims.Finding]) -> dict[st
 
 
 def artefact_views(results: Results) -> dict[str, Any]:
-    """What the template shows of tables and figures; those about calibration come by themselves."""
+    """What the template shows of tables and figures; the overview and those about calibration come by themselves."""
     computed = {label: artefact.compute(results) for label, artefact in artefacts.TABLES.items()}
     ordered = dict.fromkeys([*(label for label in BESIDE_PAPER if label in computed), *computed])
     shown = [table_view(results, artefacts.TABLES[label], computed[label]) for label in ordered]
@@ -111,7 +115,8 @@ def artefact_views(results: Results) -> dict[str, Any]:
         return has_any and str(view["label"]).startswith(CALIBRATION)
 
     return {
-        "tables": [view for view in shown if not is_calibration(view)],
+        "overview": next(view for view in shown if view["label"] == OVERVIEW) | {"note": computed[OVERVIEW].note},
+        "tables": [view for view in shown if not is_calibration(view) and view["label"] != OVERVIEW],
         "figures": [view for view in pictures if not is_calibration(view)],
         "calibration_tables": [view for view in shown if is_calibration(view)],
         "calibration_figures": [view for view in pictures if is_calibration(view)],
@@ -161,7 +166,7 @@ def table_view(results: Results, artefact: artefacts.TableArtefact, table: Table
 
 
 def cell_view(value: Any, text: str, column: Column) -> dict[str, Any]:
-    """Text, sorting key and tone of a cell; a missing value has an empty key, which sorts last."""
+    """Text, interval, sorting key and tone of a cell; a missing value has an empty key, which sorts last."""
     truth = isinstance(value, bool | np.bool_)
     if tables.is_missing(value):
         key = ""
@@ -172,7 +177,8 @@ def cell_view(value: Any, text: str, column: Column) -> dict[str, Any]:
     else:
         key = text
     tone = ("good" if value else "bad") if truth else "best" if tables.is_bold(value) else ""
-    return {"text": text, "key": key, "tone": tone}
+    interval = value.interval if isinstance(value, tables.Estimate) else ""
+    return {"text": text.removesuffix(interval).rstrip(), "interval": interval, "key": key, "tone": tone}
 
 
 def figure_view(results: Results, artefact: artefacts.Artefact) -> dict[str, Any]:

@@ -141,12 +141,18 @@ class Chart:
         if path:
             self.parts.append(f'<path class="{look} m-{name}" data-method="{name}" d="M{path}"/>')
 
-    def band(self, xs: Sequence[float], low: Sequence[float], high: Sequence[float], name: str) -> None:
-        """An area between two curves."""
-        there = [(x, y) for x, y in zip(xs, low, strict=True)]
-        back = [(x, y) for x, y in zip(xs, high, strict=True)][::-1]
+    def band(self, xs: Iterable[float], low: Iterable[float], high: Iterable[float], name: str) -> None:
+        """An area between two curves, cut at the edges of the chart; nothing where it is unknown."""
+        known = [row for row in zip(xs, low, high, strict=True) if all(map(math.isfinite, row))]
+        there = [(x, self._inside(y)) for x, y, _ in known]
+        back = [(x, self._inside(y)) for x, _, y in known][::-1]
         path = "L".join(f"{self.px(x):.1f} {self.py(y):.1f}" for x, y in (*there, *back))
-        self.parts.append(f'<path class="band m-{name}" data-method="{name}" d="M{path}Z"/>')
+        if path:
+            self.parts.append(f'<path class="band m-{name}" data-method="{name}" d="M{path}Z"/>')
+
+    def _inside(self, y: float) -> float:
+        low, high = sorted((self.y.low, self.y.high))
+        return min(max(y, low), high)
 
     def mark(self, x: float, y: float, name: str, told: str, *, is_hollow: bool = False, size: float = MARK) -> None:
         """The mark of a method, with what it stands for as a tooltip."""
@@ -167,8 +173,7 @@ class Chart:
     def upright(self, x: float, low: float, high: float, name: str) -> None:
         """A vertical interval, cut at the edges of the chart; nothing where it is unknown."""
         if math.isfinite(low) and math.isfinite(high):
-            ends = [min(max(value, self.y.low), self.y.high) for value in (low, high)]
-            self.line([(x, end) for end in ends], name, look="interval")
+            self.line([(x, self._inside(end)) for end in (low, high)], name, look="interval")
 
     def words(self, x: float, y: float, text: str, name: str = "", anchor: str = "start", lift: float = 0) -> None:
         """Text beside a place."""

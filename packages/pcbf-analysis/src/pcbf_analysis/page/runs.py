@@ -1,4 +1,4 @@
-"""The control runs: learning curves, then every task, method and seed down to its episodes."""
+"""The control runs: every task, method and seed down to its episodes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import numpy as np
 
 from pcbf_analysis import statistics, tables, theme
 from pcbf_analysis.control import Run
-from pcbf_analysis.page.charts import Chart, interval_words, label, legend, scale_of
+from pcbf_analysis.page.charts import interval_words, label
 from pcbf_analysis.results import short_task
 from pcbf_records.canonical import canonical_json, content_hash
 
-FIRST = ("pcbf_flow", "pcbf", "value_flows", "iql", "bc")  # curves shown before any press; all at once hide each other
 SPARK_SIZE = (72, 18)  # pixels of a learning curve in a row
 
 
@@ -24,38 +23,6 @@ def by_task(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
     """The runs of each task by method, ours first, and seed."""
     ordered = sorted(runs, key=lambda run: (run.task, -theme.method_order(run.method), run.method, run.seed))
     return [(task, list(group)) for task, group in itertools.groupby(ordered, key=lambda run: run.task)]
-
-
-def curve_views(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """A chart of learning curves per task that was evaluated more than once."""
-    views = []
-    for task, members in by_task(runs):
-        curves = {name: learning_curve(seeds) for name, seeds in _by_method(members)}
-        shown = {name: curve for name, curve in curves.items() if len(curve[0]) > 1}
-        if not shown:
-            continue
-        steps = np.concatenate([curve[0] for curve in shown.values()])
-        scores = np.concatenate([np.concatenate(curve[1:]) for curve in shown.values()])
-        chart = Chart(scale_of(steps, "gradient steps"), scale_of(scores, "score", zero=True), "")
-        for name, (at, mean, low, high) in shown.items():
-            chart.band(list(at), list(low), list(high), name)
-            chart.line(zip(at, mean, strict=True), name)
-            for step, score in zip(at, mean, strict=True):
-                chart.mark(step, score, name, f"{label(name)} after {step:.0f} steps: {score:.1f}")
-        chart.title = "; ".join(f"{label(name)} ends at {curve[1][-1]:.1f}" for name, curve in shown.items())
-        hidden = set(shown) - set(FIRST) if set(shown) & set(FIRST) else set()
-        views.append({"title": short_task(task), "chart": chart.svg(), "legend": legend(shown, hidden)})
-    return views
-
-
-def learning_curve(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Steps that every seed was evaluated at, and over seeds the mean, least and largest score."""
-    by_step = [{judged.step: judged.mean for judged in run.evaluations} for run in runs if run.evaluations]
-    common = sorted(set.intersection(*map(set, by_step))) if by_step else []
-    scores = np.array([[seed[step] for step in common] for seed in by_step]).reshape(len(by_step), len(common))
-    if not common:
-        return (np.empty(0),) * 4  # type: ignore[return-value]
-    return np.array(common, float), scores.mean(axis=0), scores.min(axis=0), scores.max(axis=0)
 
 
 def _by_method(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:

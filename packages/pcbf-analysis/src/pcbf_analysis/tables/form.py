@@ -16,6 +16,7 @@ from pcbf_analysis.results import short_task
 
 MISSING = "–"  # how an absent value is shown; in csv the cell is empty
 RELATIONS = {"<=": "≤", ">=": "≥", "==": "="}
+LARGE = 1000  # decimals of such a number say nothing
 LONG_TABLE = 45  # more rows than this do not fit on a page
 
 
@@ -53,6 +54,40 @@ class Score:
         return f"{mean}{spread}" + (f" ({self.remark})" if self.remark else "")
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """A cell that says how sure it is: a mean with its interval, which is nan where it is unknown.
+
+    Attributes:
+      is_bold: whether it is ahead of the rest of its column.
+    """
+
+    mean: float
+    low: float
+    high: float
+    digits: int
+    is_bold: bool = False
+
+    @property
+    def values(self) -> tuple[float, float, float, bool]:
+        return self.mean, self.low, self.high, self.is_bold
+
+    @property
+    def interval(self) -> str:
+        """The interval as a reader sees it; nothing where it is unknown."""
+        return "" if math.isnan(self.low) else f"({self._shown(self.low)} to {self._shown(self.high)})"
+
+    def _shown(self, value: float) -> str:
+        digits = self.digits if abs(value) < LARGE else 0
+        return f"{value:.{digits}f}"
+
+    def __format__(self, specification: str) -> str:
+        return format(self.mean, specification)  # what the cell sorts by
+
+    def __str__(self) -> str:
+        return f"{self._shown(self.mean)} {self.interval}".rstrip()
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """Rows as plain values (nan or None where missing) under described columns.
@@ -85,7 +120,7 @@ def without(details: Table, names: Collection[str], note: str = "") -> Table:
 
 def is_missing(value: Any) -> bool:
     """Whether there is nothing to show or to sort by."""
-    if isinstance(value, Score):
+    if isinstance(value, Score | Estimate):
         return math.isnan(value.mean)
     return value is None or (isinstance(value, float) and math.isnan(value))
 
@@ -96,6 +131,8 @@ def shown(value: Any, column: Column) -> str:
         return str(value)
     if is_missing(value):
         return MISSING
+    if isinstance(value, Estimate):
+        return str(value)
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if column.name == "env":
@@ -119,7 +156,7 @@ def shown_rows(table: Table) -> list[list[str]]:
 
 
 def is_bold(value: Any) -> bool:
-    return isinstance(value, Score) and value.is_bold
+    return isinstance(value, Score | Estimate) and value.is_bold
 
 
 def full_caption(table: Table, caption: str) -> str:

@@ -75,7 +75,12 @@ class Suite:
 
 def paired_differences(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Floats:
     """Ours minus theirs, by the seeds that both have."""
-    return np.array([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())])
+    return np.array(list(differences_by_seed(ours, theirs).values()))
+
+
+def differences_by_seed(ours: Mapping[int, float], theirs: Mapping[int, float]) -> dict[int, float]:
+    """Ours minus theirs, of every seed that both have."""
+    return {seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())}
 
 
 def ahead_of_all(row: Mapping[str, Mapping[int, float]]) -> dict[str, bool]:
