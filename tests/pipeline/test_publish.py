@@ -17,8 +17,8 @@ from pcbf_experiments.campaign.compare import Cell, compare, judge, judge_run, s
 from pcbf_experiments.campaign.compare import main as compare_main
 from pcbf_experiments.campaign.manifest import build_manifest, describe, faults, read_manifest, record_names
 from pcbf_experiments.campaign.manifest import main as manifest_main
-from pcbf_experiments.campaign.plan import TrainJob, ablation_jobs, all_jobs, control_jobs
-from pcbf_experiments.campaign.publish import PublishError, publish, publish_finished, restore
+from pcbf_experiments.campaign.plan import CLONER, TrainJob, ablation_jobs, all_jobs, control_jobs
+from pcbf_experiments.campaign.publish import PublishError, last_snapshots, publish, publish_finished, restore
 from pcbf_experiments.campaign.publish import main as publish_main
 from pcbf_experiments.campaign.settings import load_scale, toy_pairs
 from pcbf_records import layout
@@ -226,21 +226,22 @@ def verdicts(ours: Path, published: Path) -> dict[str, str]:
 
 
 def test_what_is_finished_of_a_scale_goes_to_the_published_folder_and_back(root):
-    """Of two tasks the one of which a job is not judged stays behind; receipts are as the jobs wrote them."""
+    """A job that is not judged stays behind, the others of its task take the proposals along; receipts come back."""
     scale = root / "config/scales/smoke.yaml"
-    one, two = (
-        f"tasks: [{', '.join(f'cube-single-play-singletask-task{n}-v0' for n in numbers)}]" for numbers in ([1], [1, 2])
-    )
-    scale.write_text(scale.read_text(encoding="utf-8").replace(one, two, 1), encoding="utf-8")
+    told = scale.read_text(encoding="utf-8").replace("methods: [pcbf, iql, random]", "methods: [pcbf, iql, bc]")
+    scale.write_text(told, encoding="utf-8")
     results, target = write_finished_scale(root), root / layout.published_folder("smoke")
     settings, sheets = load_scale(root / "config/scales/smoke.yaml"), load_sheets(root)
     jobs, toy = all_jobs(settings, sheets), layout.toy_run(*toy_pairs(settings)[0])
-    behind = jobs[0].task
-    jobs[0].files(results).evaluation_receipt.unlink()
+    (cloner,) = [job for job in jobs if job.method == CLONER]
+    behind = next(job for job in jobs if job != cloner)
+    behind.files(results).evaluation_receipt.unlink()
+    for name in last_snapshots(results, cloner):
+        write_json(results / name, {})
     names = publish_finished(root, "smoke")
-    assert toy in names and not (target / layout.MANIFEST).exists()
-    carried = [job for job in jobs if job.task != behind]
-    assert carried and {name for name in names if layout.is_run(name)} == {
+    assert {toy, *last_snapshots(results, cloner)} < {*names} and not (target / layout.MANIFEST).exists()
+    carried = [job for job in jobs if job != behind]
+    assert {name for name in names if layout.is_run(name)} == {
         job.files().record(seed).as_posix() for job in carried for seed in job.seeds
     }
     receipts = {path: json.loads(path.read_text()) for job in carried for path in job.files(results).receipts}
@@ -249,8 +250,15 @@ def test_what_is_finished_of_a_scale_goes_to_the_published_folder_and_back(root)
     for path, said in receipts.items():
         hashes = {name: record["sha256"] for name, record in json.loads(path.read_text())["records"].items()}
         assert hashes == {name: record["sha256"] for name, record in said["records"].items()}
-    assert not jobs[0].files(results).receipt.exists()
+    assert not behind.files(results).receipt.exists()
     assert restore(root, "smoke") == []
+
+
+def test_proposals_are_carried_along_only_while_a_job_may_need_them(root):
+    results, target = write_finished_scale(root), root / layout.published_folder("smoke")
+    write_json(target / layout.SNAPSHOTS / "old.safetensors", {})
+    publish_finished(root, "smoke")
+    assert not (target / layout.SNAPSHOTS).exists() and (target / run_of(root, results).relative_to(results)).exists()
 
 
 def test_restoring_replaces_nothing(root):

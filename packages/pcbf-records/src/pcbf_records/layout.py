@@ -77,6 +77,7 @@ def is_calibration_run(name: str) -> bool:
 CONTROL_CONFIGS = "control/configs.json"
 CONTROL_EVALUATIONS = "control/evaluations.csv"
 ABLATIONS = "ablations"
+SNAPSHOTS = "snapshots"
 TUNING = "tuning-"  # how a change is called that is a trial of the search for settings
 
 
@@ -172,7 +173,7 @@ class JobFiles:
         return self.snapshots(seed) / f"step{step}.safetensors"
 
     def snapshots(self, seed: int) -> Path:
-        return self.root / "snapshots" / self.task / self.method / f"seed{seed}"
+        return self.root / SNAPSHOTS / self.task / self.method / f"seed{seed}"
 
     def lock(self, seed: int, stage: str) -> Path:
         """Held while a process works on the stage (train or evaluate) of a seed, so that there is never a second."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ import yaml
 
 from pcbf_experiments.agents import publish_agents
 from pcbf_experiments.campaign.manifest import faults, read_manifest, record_names
-from pcbf_experiments.campaign.plan import TrainJob, all_jobs
+from pcbf_experiments.campaign.plan import CLONER, TrainJob, all_jobs
 from pcbf_experiments.campaign.settings import (
     DEFAULT_SCALE,
     SCALES,
@@ -52,6 +53,7 @@ def publish(root: Path, scale: str) -> Path:
     for path in [path for folder in RECORD_FOLDERS for path in target.glob(f"{folder}/**/*")]:
         if path.is_file() and path.relative_to(target).as_posix() not in names:
             path.unlink()
+    shutil.rmtree(target / layout.SNAPSHOTS, ignore_errors=True)  # of when it was not finished
     publish_agents(source, target)
     return target
 
@@ -63,29 +65,39 @@ def _copy(names: Iterable[str], source: Path, target: Path) -> None:
 
 
 def publish_finished(root: Path, scale: str) -> list[str]:
-    """Names of the records that were copied to results/published/<scale> though the scale is not finished.
+    """Names of the files that were copied to results/published/<scale> though the scale is not finished.
 
-    Of the control suite these are the tasks whose jobs are all trained and evaluated, since methods of a task may need
-    each other's snapshots; of toys, exact control and calibration every record that is there.
+    These are the records of every job that is done, of the control suite both trained and evaluated; and, as long as a
+    task lacks some, the last snapshots of its cloning, which the others propose by.
     """
     source, target = root / scale_folder(scale), root / published_folder(scale)
     names = [name for name in lone_records(root, scale) if (source / name).is_file()]
+    shutil.rmtree(target / layout.SNAPSHOTS, ignore_errors=True)
     for jobs in jobs_by_task(root, scale).values():
-        if all(receipt.is_file() for job in jobs for receipt in job.files(source).receipts):
-            made = [name for job in jobs for name in (*job.records, job.files().cost.as_posix())]
-            names += [name for name in made if (source / name).is_file()]
+        done = [job for job in jobs if all(receipt.is_file() for receipt in job.files(source).receipts)]
+        made = [name for job in done for name in (*job.records, job.files().cost.as_posix())]
+        if len(done) < len(jobs):
+            made += [name for job in done if job.method == CLONER for name in last_snapshots(source, job)]
+        names += [name for name in made if (source / name).is_file()]
     _copy(names, source, target)
     return names
 
 
-def restore(root: Path, scale: str) -> list[str]:
-    """Names of the published records that results/<scale> lacked and has now; none is replaced.
+def last_snapshots(results: Path, job: TrainJob) -> list[str]:
+    """Names of the snapshots that the seeds of a job end with."""
+    steps = {seed: load_run(job.files(results).record(seed)).steps for seed in job.seeds}
+    return [job.files().snapshot(seed, step).as_posix() for seed, step in steps.items()]
 
-    Their jobs get their receipts, so that nothing of them runs again.
+
+def restore(root: Path, scale: str) -> list[str]:
+    """Names of the published files that results/<scale> lacked and has now; none is replaced.
+
+    Jobs whose records they are get their receipts, so that nothing of them runs again.
     """
     source, target = root / published_folder(scale), root / scale_folder(scale)
     jobs = [job for jobs in jobs_by_task(root, scale).values() for job in jobs]
-    wanted = [*lone_records(root, scale), *(name for job in jobs for name in job.records)]
+    snapshots = [path.relative_to(source).as_posix() for path in sorted(source.glob(f"**/{layout.SNAPSHOTS}/**/*.*"))]
+    wanted = [*lone_records(root, scale), *(name for job in jobs for name in job.records), *snapshots]
     names = [name for name in wanted if (source / name).is_file() and not (target / name).exists()]
     _copy(names, source, target)
     for job in jobs:
@@ -161,7 +173,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "scale", nargs="?", default=DEFAULT_SCALE, help=f"one of {', '.join(SCALES)}; default %(default)s"
     )
     part = parser.add_mutually_exclusive_group()
-    part.add_argument("--finished", action="store_true", help="publish the tasks and toys that are done, no manifest")
+    part.add_argument(
+        "--finished", action="store_true", help="publish the records of the jobs that are done, no manifest"
+    )
     part.add_argument(
         "--restore", action="store_true", help="copy published records that results/<scale> lacks there, to resume"
     )
