@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
+import gc
 import os
+import sys
 import tempfile
 
 # Set before anything imports JAX or matplotlib.
@@ -67,6 +70,61 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callab
     return folder_of
 
 
+GROWTH = 600_000_000  # bytes by which a test process may grow before it forgets its compiled programs
+C_LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+@pytest.fixture(scope="session")
+def memory() -> dict[str, int]:
+    """What this process held when it last forgot its programs."""
+    return {"held": resident_bytes()}
+
+
+@pytest.fixture(autouse=True)
+def forget_programs(memory: dict[str, int]) -> Iterator[None]:
+    """JAX keeps every program it has compiled; few tests share one, and a process would grow to gigabytes.
+
+    Without the trim the C library keeps what is freed, and the process would look as large as before.
+    """
+    yield
+    if C_LIBRARY is not None and resident_bytes() - memory["held"] > GROWTH:
+        jax.clear_caches()
+        gc.collect()
+        C_LIBRARY.malloc_trim(0)
+        memory["held"] = resident_bytes()
+
+
+def resident_bytes() -> int:
+    """Memory that this process holds now; 0 where the system does not tell."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else 0
+
+
+LONGEST = (
+    "test_slurm_with_a_requeued_job_and_a_local_run_give_the_same_bytes",
+    "test_twenty_random_kills_change_nothing",
+    "test_a_short_torture_loses_nothing",
+    "test_after_the_scheduler_is_killed_its_orphan_and_two_new_ones_do_not_meet",
+    "test_killed_at_random_points_it_ends_with_the_same_bytes",
+    "test_after_a_kill_amid_evaluation_what_was_judged_is_not_judged_again",
+    "test_a_failed_run_is_told_with_its_reason_and_the_others_go_on",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest test first, so that no worker waits for it at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("slurm") is None)
+    """The longest tests first, so that no worker waits for one at the end: each worker's equal share begins with some.
+
+    The order is the same in every worker, as pytest-xdist asks for.
+    """
+    names = [getattr(item, "originalname", item.name) for item in items]
+    named = list(zip(names, items, strict=True))
+    known = sorted((pair for pair in named if pair[0] in LONGEST), key=lambda pair: LONGEST.index(pair[0]))
+    longest = [item for _, item in known]
+    rest = [item for name, item in named if name not in LONGEST]
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    ordered: list[pytest.Item] = []
+    for worker in range(count):
+        ordered += longest[worker::count]
+        while rest and (worker == count - 1 or len(ordered) < (worker + 1) * len(items) // count):
+            ordered.append(rest.pop(0))
+    items[:] = ordered

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
 
+import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -92,7 +93,8 @@ class FigureArtefact(_Described):
             figure = self.draw(results)
             FigureCanvasAgg(figure)
             figure.draw_without_rendering()
-            figure.set_layout_engine("none")  # placed once, so that all formats agree
+            with matplotlib.rc_context({"figure.constrained_layout.use": False, "figure.autolayout": False}):
+                figure.set_layout_engine(None)  # placed once: formats agree, and none is drawn twice to place it again
             return {name: figure_bytes(figure, name) for name in self.formats}
 
 

@@ -116,23 +116,32 @@ def _make(kind: str, arguments: Sequence[str] | None) -> int:
 
 def _written(kind: str, labels: Sequence[str], given: argparse.Namespace) -> Iterator[Path]:
     """The files of all labels, made by as many processes as are wanted."""
+    known, results = artefacts.of_kind(kind), Results(given.results, given.root)
     if given.jobs == 1:
-        yield from _each(kind, labels, given.results, given.root)
+        for label in labels:
+            yield from artefacts.write(results, known[label])
         return
-    with ProcessPoolExecutor(given.jobs, mp_context=get_context("forkserver")) as pool:
-        parts = [labels[start :: given.jobs] for start in range(given.jobs)]
-        for done in [pool.submit(_all, kind, part, given.results, given.root) for part in parts]:
-            yield from done.result()
+    with ProcessPoolExecutor(given.jobs - 1, get_context("forkserver"), _read, (given.results, given.root)) as pool:
+        waiting = {label: pool.submit(_written_there, kind, label) for label in labels}
+        try:  # while the others still load their libraries, this process takes from the end of what waits
+            mine = (label for label in reversed(labels) if waiting[label].cancel())
+            here = {label: artefacts.write(results, known[label]) for label in mine}
+            for label in labels:
+                yield from here.get(label) or waiting[label].result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
-def _each(kind: str, labels: Sequence[str], folder: Path, root: Path) -> Iterator[Path]:
-    known, results = artefacts.of_kind(kind), Results(folder, root)
-    for label in labels:
-        yield from artefacts.write(results, known[label])
+_results: Results  # of a process that helps
 
 
-def _all(kind: str, labels: Sequence[str], folder: Path, root: Path) -> list[Path]:
-    return list(_each(kind, labels, folder, root))
+def _read(folder: Path, root: Path) -> None:
+    global _results
+    _results = Results(folder, root)
+
+
+def _written_there(kind: str, label: str) -> list[Path]:
+    return artefacts.write(_results, artefacts.of_kind(kind)[label])
 
 
 def _add_folders(parser: argparse.ArgumentParser, *, required: bool = True) -> None:

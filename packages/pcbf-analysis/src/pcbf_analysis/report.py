@@ -7,6 +7,7 @@ import io
 import json
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from pcbf_records.canonical import canonical_json
 from pcbf_records.layout import CLAIMS, REPORT
 from pcbf_records.toy import PROCESSES, TOY_METHODS, ToyRecord
 
+NUM_THREADS = 2  # make pictures light; Pillow lets go of Python meanwhile
 NUM_COLOURS = 64  # of the pictures on the page; the files beside it have all
 TONES = {"holds": "good", "fails": "bad"}
 COUNTED = {"holds": "hold", "fails": "fail", "undecided at this scale": "open", "needs paper scale": "need paper scale"}
@@ -103,11 +105,13 @@ def artefact_views(results: Results) -> dict[str, Any]:
     computed = {label: artefact.compute(results) for label, artefact in artefacts.TABLES.items()}
     ordered = dict.fromkeys([*(label for label in BESIDE_PAPER if label in computed), *computed])
     shown = [table_view(results, artefacts.TABLES[label], computed[label]) for label in ordered]
-    pictures = [
-        figure_view(results, artefact)
+    drawn = [
+        artefact
         for label, artefact in artefacts.of_kind("figure").items()
         if label != PROFILES or computed[PROFILES].rows  # too few tasks say nothing
     ]
+    with ThreadPoolExecutor(NUM_THREADS) as pool:
+        pictures = list(pool.map(lambda artefact: figure_view(results, artefact), drawn))
 
     has_any = any(table.rows for label, table in computed.items() if label.startswith(CALIBRATION))
 

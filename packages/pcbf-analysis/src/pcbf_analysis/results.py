@@ -54,6 +54,7 @@ PAPER_COLUMNS = {  # of the csv files in data/paper, see its README
     "sources": ("id", "quantity", "paper", "source", "repository", "commit", "place"),
     "rerun": ("domain", "aggregation", "mean", "std", "num_seeds"),
 }
+Cells = dict[tuple[Any, ...], list[tuple[Any, ...]]]
 LATE = 0.1  # share of training whose mean loss stands for the target's variance
 COST_COLUMNS = (
     *("task", "method", "group", "num_seeds", "steps", "train_seconds"),
@@ -162,6 +163,11 @@ class Results:
             load_table(self.root / layout.EXACT_OPTIMA, OPTIMUM_COLUMNS, remake=remake),
         )
 
+    @cached_property
+    def exact_cells(self) -> Cells:
+        """Risk level, seed and value of every row of `exact` by process, method and measure."""
+        return _cells(self.exact(), ("mdp", "method", "measure"), ("risk_level", "seed", "value"))
+
     def exact_record(self, mdp: str, method: str) -> ExactRecord | None:
         """The record of one method on one small decision process, or None when the job has not run yet."""
         path = self.root / layout.exact_run(mdp, method)
@@ -172,6 +178,11 @@ class Results:
         """Measures of calibration, a row for each dataset, method, seed and measure."""
         path = self.root / layout.CALIBRATION_RESULTS
         return load_table(path, CALIBRATION_COLUMNS, remake="pcbf-calibrate collect")
+
+    @cached_property
+    def calibration_cells(self) -> Cells:
+        """Seed and value of every row of `calibration` by dataset, method and measure."""
+        return _cells(self.calibration, ("dataset", "method", "measure"), ("seed", "value"))
 
     def calibration_record(self, dataset: str, method: str) -> CalibrationRecord | None:
         """The record of one critic on one dataset, or None when the job has not run yet."""
@@ -221,6 +232,15 @@ class Results:
         """Provenance of the folder, {} when no manifest was written yet."""
         path = self.root / layout.MANIFEST
         return json_object(path, "delete it and write it again.") if path.exists() else {}
+
+
+def _cells(frame: pd.DataFrame, places: tuple[str, ...], values: tuple[str, ...]) -> Cells:
+    """The rows of a frame by their place: what asks for one place after another need not search the frame each time."""
+    found: Cells = {}
+    rows = zip(*(frame[name].tolist() for name in (*places, *values)), strict=True)
+    for row in rows:
+        found.setdefault(row[: len(places)], []).append(row[len(places) :])
+    return found
 
 
 def _distances(path: Path) -> pd.DataFrame:

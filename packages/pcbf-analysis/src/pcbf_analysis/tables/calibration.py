@@ -48,9 +48,8 @@ COLUMNS = (
 
 def by_seed(results: Results, dataset: str, method: str, measure: str) -> dict[int, float]:
     """A measure of every seed of a method; empty where there is none."""
-    frame = results.calibration
-    rows = frame[(frame["dataset"] == dataset) & (frame["method"] == method) & (frame["measure"] == measure)]
-    return {int(seed): float(value) for seed, value in zip(rows["seed"], rows["value"], strict=True)}
+    rows = results.calibration_cells.get((dataset, method, measure), [])
+    return {int(seed): float(value) for seed, value in rows}
 
 
 def methods_of(results: Results, dataset: str) -> list[str]:

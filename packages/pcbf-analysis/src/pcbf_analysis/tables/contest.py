@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -57,10 +58,18 @@ def relative_w1(record: ToyRecord, index: int) -> Floats:
 def error(record: ToyRecord, index: int, measure: Measure) -> Floats:
     """An error of every seed in units of the law's standard deviation, from as many quantiles of either law."""
 
+    levels = tuple(record.levels.tolist())
+
     def of_state(place: int, law: Any) -> Floats:
-        return measure(record.quantiles[index, :, place], law.quantile(record.levels)) / law.std
+        return measure(record.quantiles[index, :, place], _quantiles(law, levels)) / law.std
 
     return _over_states(record, of_state)
+
+
+@lru_cache(maxsize=128)
+def _quantiles(law: Any, levels: tuple[float, ...]) -> Floats:
+    """The quantiles of a law; those of a mixture are searched, and every method asks for them."""
+    return law.quantile(np.array(levels))
 
 
 def _over_states(record: ToyRecord, of_state: Callable[[int, Any], Floats]) -> Floats:

@@ -25,10 +25,12 @@ OPTIMUM, EXACT_CRITIC = "optimum", "exact critic"
 
 def by_seed(results: Results, mdp: str, method: str, risk_level: float, measure: str) -> dict[int, float]:
     """A measure of every seed of a method that acts at a risk level; empty where there is none."""
-    frame = results.exact()
-    place = (frame["mdp"] == mdp) & (frame["method"] == method) & (frame["measure"] == measure)
-    rows = frame[place & np.isclose(frame["risk_level"].astype(float), risk_level)]
-    return {int(seed): float(value) for seed, value in zip(rows["seed"], rows["value"], strict=True)}
+    rows = results.exact_cells.get((mdp, method, measure), [])
+    return {int(seed): float(value) for level, seed, value in rows if _is_close(level, risk_level)}
+
+
+def _is_close(level: float, wanted: float) -> bool:
+    return math.isclose(float(level), wanted, rel_tol=1e-5, abs_tol=1e-8)
 
 
 def optimum(results: Results, mdp: str, risk_level: float, measure: str, policy: str = OPTIMUM) -> float:
