@@ -108,25 +108,13 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
-_GREY = ".15"
-_TICKS: dict[str, Any] = {  # seaborn's style "ticks", which takes seconds to load
-    **dict.fromkeys(("axes.labelcolor", "xtick.color", "ytick.color", "text.color"), _GREY),
-    **dict.fromkeys(("xtick.direction", "ytick.direction"), "out"),
-    **dict.fromkeys(("xtick.top", "ytick.right"), False),
-    **dict.fromkeys(("xtick.bottom", "ytick.left", "axes.spines.left", "axes.spines.bottom"), True),
-    "axes.facecolor": "white",
-    "grid.linestyle": "-",
-    "lines.solid_capstyle": "round",
-    "patch.edgecolor": "w",
-    "patch.force_edgecolor": True,
-}
-
-
 @contextmanager
 def context() -> Iterator[None]:
     """Matplotlib settings of all figures; artefacts are drawn and saved inside it."""
+    import seaborn  # takes a second to load, which whoever makes no figure need not wait for
+
     settings: dict[Any, Any] = {
-        **_TICKS,
+        **seaborn.axes_style("ticks"),
         "font.family": "DejaVu Sans",  # ships with matplotlib, so every machine has it
         "mathtext.fontset": "dejavusans",
         "font.size": 7,

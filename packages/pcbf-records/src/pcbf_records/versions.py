@@ -14,7 +14,7 @@ from typing import Any
 PACKAGES = ("pcbf-core", "pcbf-baselines", "pcbf-records", "pcbf-experiments", "pcbf-analysis")
 NUMERICAL = ("jax", "jaxlib", "flax", "optax", "numpy")  # libraries that decide the numbers of training
 SIMULATORS = ("gymnasium", "gymnasium-robotics", "minari", "mujoco", "ogbench")
-ANALYSIS = ("scipy", "pandas", "matplotlib")
+ANALYSIS = ("scipy", "pandas", "matplotlib", "seaborn")
 CODE_PATHS = ("Snakefile", "rules", "config", "packages", "requirements.lock")
 
 
