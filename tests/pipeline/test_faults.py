@@ -60,6 +60,7 @@ def pause(step):
 
 
 if stage in ("train", "evaluate"):
+    import functools
     import types
     import jax
     import numpy as np
@@ -87,11 +88,15 @@ if stage in ("train", "evaluate"):
         pause(step)
         save(path, state, step=step, **options)
 
+    @functools.partial(jax.jit, static_argnums=0)
+    def acted(agent, state, observation, keys):
+        return jax.vmap(agent.act, in_axes=(None, 0, 0))(state, observation, keys)
+
     def judged(self, agent, state, scaling, *, step, number=0, snapshot=None):
         pause(step)
         observation = np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3)
         keys = jax.random.split(jax.random.key(step), 3)
-        actions = jax.vmap(agent.act, in_axes=(None, 0, 0))(state, observation, keys)
+        actions = acted(agent, state, observation, keys)
         scores = tuple(np.asarray(actions, np.float64).sum(axis=1).tolist())
         with open(os.environ["JUDGED"], "a") as file:
             file.write(f"{snapshot}\\n")
