@@ -36,7 +36,7 @@ MARKER = re.compile(r"<!-- (\w+)(?:: (\w+))? -->")
 FENCE = re.compile(r"(^```.*?^```$)", flags=re.MULTILINE | re.DOTALL)
 EXAMPLE_NOTE = (
     "`python {path}` runs it; as a notebook it opens in VS Code, or in Jupyter with Jupytext. "
-    "A test runs it too, smaller."
+    "A test runs it too, and holds it to what it should learn."
 )
 
 

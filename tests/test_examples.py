@@ -1,4 +1,8 @@
-"""The scripts of examples/: they run, on less data and fewer steps than by default, and show what they say."""
+"""The scripts of examples/: they run, and what they print shows that they learned.
+
+The first two run at their own size; the others on less data and fewer steps, so that none takes much more than twenty
+seconds of a CPU, most of which is compilation.
+"""
 
 from __future__ import annotations
 
@@ -58,32 +62,43 @@ def test_the_agent_that_is_not_ours_is_short():
 
 
 @pytest.mark.slow
-def test_the_mean_says_fast_and_the_tail_says_slow(monkeypatch: pytest.MonkeyPatch):
-    rows = np.array(run("1", monkeypatch, steps=100)["rows"])  # (speeds, learned or simulated, mean, CVaR, P(Z < 0))
-    mean, tail = rows[:, 1, 0], rows[:, 1, 1]
-    assert mean[2] > mean[0] and tail[2] < tail[0]
-    assert (rows[:, 0, 1] < rows[:, 0, 0]).all() and np.isfinite(rows).all()
+def test_the_learned_law_is_near_the_simulated_one_in_mean_and_tail(monkeypatch: pytest.MonkeyPatch):
+    """The mean says fast and the worst tenth says slow, in truth and as learned; returns are 2 to 4 units wide."""
+    rows = np.array(run("1", monkeypatch)["rows"])  # (speeds, learned or simulated, mean, CVaR, P(Z < 0))
+    for mean, tail, _ in rows.transpose(1, 2, 0):
+        assert mean[2] > mean[0] and tail[2] < tail[0]
+    errors = np.abs(rows[:, 0] - rows[:, 1]).max(axis=0)
+    assert (errors < [0.5, 0.8, 0.1]).all(), errors  # the noise, N(0, 1), is off by 3.6, 1.9 and 0.46
 
 
 @pytest.mark.slow
-def test_the_long_way_is_the_careful_one(monkeypatch: pytest.MonkeyPatch):
-    found = run("2", monkeypatch, steps=64)
-    *learned, exact_mean, exact_tail = found["results"].values()
+def test_the_mean_takes_the_short_way_and_the_tail_the_safe_one(monkeypatch: pytest.MonkeyPatch):
+    found = run("2", monkeypatch)
+    by_mean, by_tail, exact_mean, exact_tail = found["results"].values()  # mean and CVaR at 0.1 of each policy
     assert exact_mean == pytest.approx((0.31, -1.26), abs=0.01)  # docs/exact-control.md
     assert exact_tail == pytest.approx((0.15, -0.09), abs=0.01)
-    assert all(mean <= exact_mean[0] and cvar <= exact_tail[1] for mean, cvar in learned)  # nothing is better
+    first = [policy[found["cliff"].start].argmax() for policy in list(found["policies"].values())[:2]]
+    assert first == [0, 1]  # right onto the slippery cells, or up and around
+    assert by_mean[0] > exact_mean[0] - 0.2  # after 400 steps it is at -1.5
+    assert by_tail[1] - by_mean[1] > 0.8 * (exact_tail[1] - exact_mean[1])
+    assert all(
+        mean <= exact_mean[0] and cvar <= exact_tail[1] for mean, cvar in (by_mean, by_tail)
+    )  # nothing is better
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of Minari, about metadata an example does without
-def test_a_dataset_of_ones_own_is_recorded_trained_on_and_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_an_agent_on_a_dataset_of_ones_own_beats_who_made_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     try:
-        found = run("3", monkeypatch, steps=16, episodes=10, folder=tmp_path)
+        found = run("3", monkeypatch, steps=1500, episodes=100, folder=tmp_path)
     finally:
         TASKS.pop("buoy-tipsy-v0", None)
     assert (tmp_path / "minari/buoy/tipsy-v0/data").is_dir()
-    assert found["loaded"].info.num_episodes == 10 and found["loaded"].spec.observation_shape == (4,)
-    assert found["state"].params.keys() == {"critic", "proposal"} and len(found["result"].scores) == 50
+    info, result = found["loaded"].info, found["result"]
+    assert info.num_episodes == 100 and found["loaded"].spec.observation_shape == (4,)
+    assert found["state"].params.keys() == {"critic", "proposal"} and len(result.scores) == 50
+    assert result.mean >= 90
+    assert np.mean(result.lengths) < 0.75 * info.num_transitions / info.num_episodes  # the skipper is half as fast
     found.clear()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # Minari leaves its temporary folder to the garbage collector
@@ -91,11 +106,13 @@ def test_a_dataset_of_ones_own_is_recorded_trained_on_and_judged(monkeypatch: py
 
 
 @pytest.mark.slow
-def test_the_online_agent_stores_what_happened_and_trains_on_it(monkeypatch: pytest.MonkeyPatch):
-    """That it learns to balance takes a minute; here it falls, and knows after which rounds."""
-    found = run("4", monkeypatch, steps=80)
-    assert 8 <= np.mean(found["lengths"]) <= 60 and sum(found["lengths"]) <= 80 * found["NUM_ENVS"]
-    assert int(found["state"].opt_state[0].count) == found["UPDATES"] * (80 - 63)  # from 512 transitions on
+def test_the_online_agent_learns_to_keep_the_pole_up(monkeypatch: pytest.MonkeyPatch):
+    found = run("4", monkeypatch, steps=1300)
+    lengths = found["lengths"]
+    assert sum(lengths) <= 1300 * found["NUM_ENVS"]
+    assert int(found["state"].opt_state[0].count) == found["UPDATES"] * (1300 - 63)  # from 512 transitions on
+    assert 8 <= np.mean(lengths[:20]) <= 60  # at random
+    assert np.mean(lengths[-20:]) > 2 * np.mean(lengths[:20])
 
 
 @pytest.mark.slow
