@@ -1,8 +1,8 @@
 """Playing episodes of the real simulators: one batched `act` per step, scores that depend on the seeds alone.
 
 Episode e of a task is reset from a seed made of the task's name and e (and, if asked, of how many gradient steps were
-made), whatever was trained; its actions draw from keys of (e, step). Simulators run in lockstep in a fixed number of slots, so the number of worker processes changes the speed
-and nothing else.
+made), whatever was trained; its actions draw from keys of (e, step). Simulators run in lockstep in a fixed number of
+slots, so the number of worker processes changes the speed and nothing else.
 """
 
 from __future__ import annotations
