@@ -34,7 +34,7 @@ BIN = Path(sys.executable).parent
 SCALE = "smoke"
 EVALUATION = {"num_episodes": 20, "num_slots": 10, "episode_limit": 100, "success_timing": "pre"}
 CONTROL: dict[str, Any] = {
-    "methods": ["pcbf", "iql", "value_flows"],
+    "methods": ["pcbf", "iql"],
     "num_seeds": 2,
     "seeds_per_job": 1,
     "gpus_per_job": 1,
