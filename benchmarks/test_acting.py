@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -23,7 +23,7 @@ from pcbf_experiments.tasks import find_task
 from pcbf_records.sheets import Task
 
 TASK = "cube-single-play-singletask-task1-v0"
-NUM_EPISODES, EPISODE_STEPS = 50, 20
+NUM_EPISODES, EPISODE_STEPS = 50, 10
 
 
 @pytest.mark.parametrize("num_states", [1, 50])
@@ -62,26 +62,44 @@ def play_alone(task: Task) -> Callable[[], None]:
     return play
 
 
-@pytest.mark.parametrize("method", ["pcbf", "pcbf_flow", "iql"])
-def test_evaluation(benchmark: BenchmarkFixture, ledger: Any, method: str) -> None:
-    """50 episodes, cut short, of an untrained learner at laptop size; the scores must be the same."""
+@pytest.fixture(scope="module")
+def evaluators() -> Iterator[tuple[Evaluator, Evaluator]]:
+    """25 simulators in as many processes as there are cores, and a single one; 27 times a second or two to make."""
     pytest.importorskip("ogbench")
     task = find_task(TASK)
-    spec = TaskSpec(observation_shape=(28,), action_dim=5, return_range=(-100.0, 0.0))
-    agent = make_agent(method, spec, {**SIZES["3x128"]})
-    state = jax.jit(agent.init)(jax.random.key(0))
     lengths: dict[str, Any] = {"num_episodes": NUM_EPISODES, "episode_limit": EPISODE_STEPS}
     with (
         Evaluator(task, EvaluationSettings(num_slots=25, **lengths), os.cpu_count() or 1) as together,
         Evaluator(task, EvaluationSettings(num_slots=1, **lengths)) as alone,
     ):
-        work: dict[str, Callable[[], Any]] = {
-            "fast": lambda: together(agent, state, Scaling(), step=0).returns,
-            "plain": lambda: alone(agent, state, Scaling(), step=0).returns,
-        }
-        fast, plain = (each() for each in work.values())  # compile, start the simulators
-        np.testing.assert_allclose(fast, plain, atol=1e-3)
-        seconds = benchmark.pedantic(lambda: best_of_each({**work, "simulator": play_alone(task)}, rounds=2), rounds=1)
+        yield together, alone
+
+
+@pytest.fixture(scope="module")
+def simulator_alone() -> Callable[[], None]:
+    return play_alone(find_task(TASK))
+
+
+@pytest.mark.parametrize("method", ["pcbf", "pcbf_flow", "iql"])
+def test_evaluation(
+    benchmark: BenchmarkFixture,
+    ledger: Any,
+    evaluators: tuple[Evaluator, Evaluator],
+    simulator_alone: Callable[[], None],
+    method: str,
+) -> None:
+    """50 episodes, cut short, of an untrained learner at laptop size; the scores must be the same."""
+    spec = TaskSpec(observation_shape=(28,), action_dim=5, return_range=(-100.0, 0.0))
+    agent = make_agent(method, spec, {**SIZES["3x128"]})
+    state = jax.jit(agent.init)(jax.random.key(0))
+    together, alone = evaluators
+    work: dict[str, Callable[[], Any]] = {
+        "fast": lambda: together(agent, state, Scaling(), step=0).returns,
+        "plain": lambda: alone(agent, state, Scaling(), step=0).returns,
+    }
+    fast, plain = (each() for each in work.values())  # compile, start the simulators
+    np.testing.assert_allclose(fast, plain, atol=1e-3)
+    seconds = benchmark.pedantic(lambda: best_of_each({**work, "simulator": simulator_alone}, rounds=2), rounds=1)
     ledger.add(
         "acting",
         work=f"{NUM_EPISODES} episodes of {EPISODE_STEPS} steps, {method}",

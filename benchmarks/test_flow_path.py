@@ -77,7 +77,7 @@ def test_cost_of_lambda(benchmark: BenchmarkFixture, ledger: Any, size: str, num
     work = {name: steps(critic, NUM_STEPS[size]) for name, critic in critics.items()}
     for each in work.values():
         jax.block_until_ready(each())
-    seconds = benchmark.pedantic(lambda: best_of_each(work, most_seconds=10, rounds=40), rounds=1)
+    seconds = benchmark.pedantic(lambda: best_of_each(work, most_seconds=4, rounds=40), rounds=1)
     ledger.add(
         "flow_path",
         size=size,

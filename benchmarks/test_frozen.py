@@ -67,7 +67,7 @@ def test_frozen_proposal(benchmark: BenchmarkFixture, ledger: Any) -> None:
     }
     for each in (*work.values(), draw(frozen)):
         jax.block_until_ready(each())
-    seconds = benchmark.pedantic(lambda: best_of_each(work, most_seconds=60, rounds=40), rounds=1)
+    seconds = benchmark.pedantic(lambda: best_of_each(work, most_seconds=15, rounds=40), rounds=1)
     drawn = best_of_each({"draw": draw(frozen)}, rounds=2)["draw"]
     step = {name: value / NUM_STEPS for name, value in seconds.items()}
     ledger.add(

@@ -24,7 +24,7 @@ from pcbf_core.training import init_many, train_chunk
 from pcbf_experiments.data.scaling import Scaling
 from pcbf_experiments.evaluation import policy
 
-NUM_STATES, NUM_CANDIDATES, TRAIN_STEPS = 200, 16, 1000
+NUM_STATES, NUM_CANDIDATES, TRAIN_STEPS = 100, 16, 1000
 NUM_EPISODES = 50
 EXACT: dict[str, Any] = {"score": "mean", "num_return_samples": 256, "score_noise": "even"}
 SCORES: dict[str, dict[str, Any]] = {
@@ -95,7 +95,7 @@ def test_agreement(benchmark: BenchmarkFixture, ledger: Any) -> None:
 
     exact = np.asarray(scorer(EXACT)())
     work = {name: scorer(settings) for name, settings in SCORES.items()}
-    seconds = benchmark.pedantic(lambda: best_of_each(work, most_seconds=5), rounds=1)
+    seconds = benchmark.pedantic(lambda: best_of_each(work, most_seconds=2), rounds=1)
     dearest = max(seconds.values())
     for name, score in work.items():
         found = agreement(np.asarray(score()), exact)
@@ -119,7 +119,7 @@ def test_acting_together(benchmark: BenchmarkFixture, ledger: Any, variant: str)
     work = {"fast": lambda: act(observation, episode, step), "plain": alone}
     together, one_by_one = (each() for each in work.values())
     np.testing.assert_allclose(together, one_by_one, atol=1e-3)
-    seconds = benchmark.pedantic(lambda: best_of_each(work, most_seconds=8, rounds=20), rounds=1)
+    seconds = benchmark.pedantic(lambda: best_of_each(work, most_seconds=4, rounds=20), rounds=1)
     ledger.add(
         "acting_together",
         work=f"a step of {NUM_EPISODES} episodes, {variant} scores",

@@ -9,9 +9,11 @@ import jax
 import numpy as np
 import pytest
 
+from pcbf_core.pcbf import PCBF, PCBFConfig
 from pcbf_core.types import TaskSpec
+from pcbf_experiments import evaluation
 from pcbf_experiments.data.scaling import Scaling
-from pcbf_experiments.evaluation import EvaluationSettings, Evaluator, episode_seed, play
+from pcbf_experiments.evaluation import EvaluationSettings, Evaluator, act_each, episode_seed, play, widest_product
 from pcbf_experiments.running.snapshot import Snapshot
 from pcbf_experiments.simulators import SimulatorPool, SimulatorSpec, StepResult, StopOnDrop, make_simulator
 from pcbf_experiments.suites import suite_of
@@ -120,6 +122,20 @@ def test_slots_take_the_next_episode_and_every_step_is_counted():
     assert [game.length for game in games] == lengths
     assert [game.total for game in games] == [2.0 * length for length in lengths]
     assert seen[0] == ([0, 1, 2], [0, 0, 0]) and seen[1] == ([0, 1, 3], [1, 1, 0])
+
+
+def test_states_act_in_blocks_as_they_do_together(monkeypatch):
+    sizes = {"hidden_sizes": (8, 8), "num_candidates": 3, "num_action_steps": 2}
+    agent = PCBF(PCBFConfig(**sizes), TaskSpec(observation_shape=(4,), action_dim=2, return_range=(-10.0, 0.0)))
+    state, keys = jax.jit(agent.init)(jax.random.key(0)), jax.random.split(jax.random.key(1), 6)
+    observation = jax.random.normal(jax.random.key(2), (6, 4))
+    one_state = 4 * 8 * 2 * 3 * agent.config.num_return_samples  # bytes of a layer: members, candidates, noises
+    assert widest_product(jax.make_jaxpr(agent.act)(state, observation[0], keys[0]).jaxpr) == one_state
+    together = jax.jit(jax.vmap(agent.act, in_axes=(None, 0, 0)))(state, observation, keys)
+    for num_states in (1, 2.5, 100):
+        monkeypatch.setattr(evaluation, "ACTING_BYTES", int(num_states * one_state))
+        each = jax.jit(lambda *args: act_each(agent, *args))(state, observation, keys)
+        np.testing.assert_allclose(each, together, atol=1e-6)
 
 
 def test_fewer_episodes_than_slots():

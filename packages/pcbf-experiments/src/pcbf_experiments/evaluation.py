@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.extend.core import jaxprs_in_params
 
 from pcbf_core.agent import Agent
 from pcbf_core.config import LATER, Count, recorded, tidy
@@ -119,7 +120,45 @@ def play(pool: SimulatorPool, starts: str, act: Act, num_episodes: int) -> list[
 def _act(agent: Agent, state: LearnerState, observation: Array, episode: Array, step: Array, key: Array) -> Array:
     """Actions (slots, action_dim), each from the key of its episode and step."""
     keys = jax.vmap(lambda e, s: jax.random.fold_in(jax.random.fold_in(key, e), s))(episode, step)
-    return jax.vmap(agent.act, in_axes=(None, 0, 0))(state, observation, keys)
+    return act_each(agent, state, observation, keys)
+
+
+ACTING_BYTES = 2**20
+
+
+def act_each(agent: Agent, state: LearnerState, observation: Array, keys: Array) -> Array:
+    """`agent.act` for every state with a key of its own, (states, action_dim).
+
+    Lowered for a CPU a few states at a time, as many as have `ACTING_BYTES` in their widest layer: candidates under
+    many noises make all states together outgrow its caches, one state alone makes poor use of it.
+    """
+
+    def at_once(state: LearnerState, observation: Array, keys: Array) -> Array:
+        return jax.vmap(agent.act, in_axes=(None, 0, 0))(state, observation, keys)
+
+    num_states = observation.shape[0]
+    program = jax.make_jaxpr(agent.act)(state, observation[0], keys[0])
+    most = ACTING_BYTES // max(widest_product(program.jaxpr), 1)
+    size = max(n for n in range(1, num_states + 1) if num_states % n == 0 and n <= max(most, 1))
+    if size == num_states:
+        return at_once(state, observation, keys)
+
+    def in_blocks(state: LearnerState, observation: Array, keys: Array) -> Array:
+        blocks = [x.reshape(-1, size, *x.shape[1:]) for x in (observation, keys)]
+        actions = jax.lax.map(lambda block: at_once(state, *block), blocks)
+        return actions.reshape(num_states, *actions.shape[2:])
+
+    return jax.lax.platform_dependent(state, observation, keys, cpu=in_blocks, default=at_once)
+
+
+def widest_product(program: Any) -> int:
+    """Bytes of the largest result of a matrix product in a program, the programs inside it included."""
+    found = [0]
+    for equation in program.eqns:
+        if equation.primitive.name == "dot_general":
+            found.append(equation.outvars[0].aval.size * equation.outvars[0].aval.dtype.itemsize)
+        found.extend(map(widest_product, jaxprs_in_params(equation.params)))
+    return max(found)
 
 
 def policy(agent: Agent, state: LearnerState, scaling: Scaling, key: Array) -> Act:
