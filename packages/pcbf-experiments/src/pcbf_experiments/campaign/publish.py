@@ -53,7 +53,7 @@ def publish(root: Path, scale: str) -> Path:
     for path in [path for folder in RECORD_FOLDERS for path in target.glob(f"{folder}/**/*")]:
         if path.is_file() and path.relative_to(target).as_posix() not in names:
             path.unlink()
-    shutil.rmtree(target / layout.SNAPSHOTS, ignore_errors=True)  # of when it was not finished
+    forget_snapshots(target)  # of when it was not finished
     publish_agents(source, target)
     return target
 
@@ -72,7 +72,7 @@ def publish_finished(root: Path, scale: str) -> list[str]:
     """
     source, target = root / scale_folder(scale), root / published_folder(scale)
     names = [name for name in lone_records(root, scale) if (source / name).is_file()]
-    shutil.rmtree(target / layout.SNAPSHOTS, ignore_errors=True)
+    forget_snapshots(target)
     for jobs in jobs_by_task(root, scale).values():
         done = [job for job in jobs if all(receipt.is_file() for receipt in job.files(source).receipts)]
         made = [name for job in done for name in (*job.records, job.files().cost.as_posix())]
@@ -81,6 +81,12 @@ def publish_finished(root: Path, scale: str) -> list[str]:
         names += [name for name in made if (source / name).is_file()]
     _copy(names, source, target)
     return names
+
+
+def forget_snapshots(folder: Path) -> None:
+    """Remove the proposals that unfinished jobs of a scale would have needed."""
+    for found in [*folder.glob(f"**/{layout.SNAPSHOTS}")]:
+        shutil.rmtree(found)
 
 
 def last_snapshots(results: Path, job: TrainJob) -> list[str]:
@@ -124,11 +130,11 @@ def lone_records(root: Path, scale: str) -> list[str]:
     ]
 
 
-def jobs_by_task(root: Path, scale: str) -> dict[str, list[TrainJob]]:
-    """The jobs of the control suite of a scale, ablations included, by task."""
-    jobs: dict[str, list[TrainJob]] = {}
+def jobs_by_task(root: Path, scale: str) -> dict[tuple[str, bool], list[TrainJob]]:
+    """The training jobs of a scale by task, those of the search for settings apart: who shares proposals."""
+    jobs: dict[tuple[str, bool], list[TrainJob]] = {}
     for job in all_jobs(load_scale(root / f"config/scales/{scale}.yaml"), load_sheets(root)):
-        jobs.setdefault(job.task, []).append(job)
+        jobs.setdefault((job.task, layout.is_tuning(job.change)), []).append(job)
     return jobs
 
 
