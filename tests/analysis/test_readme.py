@@ -4,6 +4,7 @@ import re
 
 import pandas as pd
 import pytest
+import yaml
 
 from pcbf_analysis.claims import VERDICTS
 from pcbf_analysis.results import Results, late_losses
@@ -11,6 +12,7 @@ from pcbf_analysis.tables import calibration, overview
 from pcbf_analysis.theme import METHODS, PROCESSES
 from pcbf_records import layout
 from pcbf_records.calibration import DATASETS
+from pcbf_records.runs import final_score, load_evaluations, load_run
 
 from .run_fixtures import REPOSITORY as ROOT
 
@@ -134,6 +136,25 @@ def test_control_suite_is_shown_whole_and_as_it_is():
             [row["over_bc"], row["over_bc_low"], row["over_bc_high"]], abs=0.051, nan_ok=True
         )
         assert decided == {True: "yes", False: "no"}.get(row["is_above_bc"], "")
+
+
+TRIAL_ROW = re.compile(r"^\| ([^|]+) \| ([\d.]+) \| ([\d.]+) \| `([^`]+)` \|$", flags=re.MULTILINE)
+
+
+def test_the_search_is_shown_whole_and_as_it_is():
+    """The two trials of every method at the desk scale, from their records."""
+    folder, labels = ROOT / layout.published_folder("desk"), {style.label: name for name, style in METHODS.items()}
+    search = yaml.safe_load((ROOT / "config/scales/desk.yaml").read_text(encoding="utf-8"))["control"]["tuning"]
+    found = TRIAL_ROW.findall(DETAILS)
+    rows = {labels[label]: (change, float(first), float(second)) for label, first, second, change in found}
+    assert {name: change for name, (change, *_) in rows.items()} == {m: t[1] for m, t in search["trials"].items()}
+    for method, trials in search["trials"].items():
+        scores = []
+        for trial in trials:
+            place = folder / layout.ablation(layout.tuning(trial)), search["task"], method
+            files = layout.JobFiles.of_seeds(*place, search["seeds"])
+            scores.append(final_score(load_run(files.record(100)), load_evaluations(files.evaluations(100))))
+        assert list(rows[method][1:]) == pytest.approx(scores, abs=0.051)
 
 
 def test_verdict_counts():
