@@ -41,7 +41,7 @@ from .conftest import REPOSITORY, commit, git, read_rows, said_by
 FIGURE_RULES = [
     f"figures_{name}" for name in ("residual", "flows", "distances", "exact", "calibration", "control", "pictures")
 ]
-TABLE_RULES = [f"tables_{name}" for name in ("toy", "exact", "calibration", "control", "comparison")]
+TABLE_RULES = [f"tables_{name}" for name in ("toy", "exact", "calibration", "control", "comparison", "overview")]
 ARTEFACT_RULES = [*FIGURE_RULES, *TABLE_RULES, "claims", "report"]
 OF_CONTROL = ["collect", "figures_control", *TABLE_RULES[3:], "claims", "manifest", "report", "all"]
 TASK = "cube-single-play-singletask-task1-v0"
