@@ -44,6 +44,7 @@ from pcbf_records import layout
 from pcbf_records.calibration import CUBE_TASK, DATASETS
 from pcbf_records.canonical import canonical_json
 from pcbf_records.exact import MDPS
+from pcbf_records.runs import is_restored
 from pcbf_records.toy import PAPER_PROCESSES, PROCESSES, TOY_METHODS
 from pcbf_records.variants import base_method
 
@@ -127,10 +128,23 @@ def proposal_option(wildcards):
     return f"--proposal {shlex.join(path.as_posix() for path in found)}" if found else ""
 
 
+def files_of(wildcards):
+    """The files of one training job."""
+    return layout.JobFiles(Path(results_folder(wildcards)), wildcards.task, wildcards.method, wildcards.group)
+
+
+def data_of(wildcards):
+    """What says that a training job has its data; nothing if its records were made elsewhere and no data are here.
+
+    Snakemake would train for data that it has just made, `ancient` or not.
+    """
+    stamp = data_stamp(SETTINGS[wildcards.scale], PLAN.sheets, wildcards.task)
+    return [] if is_restored(files_of(wildcards).receipt) and not Path(stamp).exists() else ancient(stamp)
+
+
 def is_stale(wildcards, stage):
     """Whether the receipt of a job's stage names records that are gone; only in a dry run, others remove it first."""
-    place = (Path(results_folder(wildcards)), wildcards.task, wildcards.method, wildcards.group)
-    return getattr(layout.JobFiles(*place), stage) in STALE
+    return getattr(files_of(wildcards), stage) in STALE
 
 
 def toy_runs(processes, methods):

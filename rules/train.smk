@@ -9,7 +9,7 @@
 
 rule train:
     input:
-        data=lambda w: ancient(data_stamp(SETTINGS[w.scale], PLAN.sheets, w.task)),
+        data=data_of,
         proposal=lambda w: [files.receipt.as_posix() for files in cloning_jobs(w)],
     output:
         job_files().receipt.as_posix(),

@@ -20,6 +20,7 @@ from pcbf_analysis import artefacts
 from pcbf_experiments.campaign.compare import MACHINE_DEPENDENT
 from pcbf_experiments.campaign.manifest import faults, read_manifest, record_names
 from pcbf_experiments.campaign.plan import ablation_jobs, control_jobs, load_plan, train_job, tuning_jobs
+from pcbf_experiments.campaign.publish import publish_finished, restore
 from pcbf_experiments.campaign.settings import (
     SCALES,
     calibration_pairs,
@@ -36,7 +37,7 @@ from pcbf_records.sheets import load_sheets
 from pcbf_records.toy import PAPER_PROCESSES, W1_COLUMNS
 from pcbf_records.variants import base_method
 
-from .conftest import REPOSITORY, commit, git, read_rows, said_by
+from .conftest import REPOSITORY, commit, git, read_rows, said_by, write_finished_scale
 
 FIGURE_RULES = [
     f"figures_{name}" for name in ("residual", "flows", "distances", "exact", "calibration", "control", "pictures")
@@ -173,6 +174,24 @@ def test_a_frozen_proposal_is_cloned_once_for_all_methods_that_take_it(checkout,
     cloner = JobFiles.of_seeds(SMOKE, TASK, "bc", (0, 1))
     option = " ".join(["--proposal", *(cloner.snapshot(seed, 20).as_posix() for seed in (0, 1))])
     assert told.count(option) == 3 and f"pcbf-train {TASK} bc" in told
+
+
+@pytest.mark.slow
+def test_what_was_restored_is_not_trained_again_where_its_data_are_not(checkout, plan):
+    """Neither for data that would be made first, nor for proposals that came back later than what rests on them."""
+    scale = checkout / "config/scales/smoke.yaml"
+    told = scale.read_text(encoding="utf-8").replace("methods: [pcbf, iql, random]", "methods: [pcbf, iql, bc]")
+    told = told.replace("default: {hidden_sizes: [8, 8]}", "default: {hidden_sizes: [8, 8], proposal_training: frozen}")
+    scale.write_text(told, encoding="utf-8")
+    results = write_finished_scale(checkout)
+    publish_finished(checkout, "smoke")
+    shutil.rmtree(results)
+    restore(checkout, "smoke")
+    assert plan(checkout, "runs", "--config", "scale=smoke") == {}
+    for receipt in JobFiles.of_seeds(results, TASK, "iql", (0, 1)).receipts:
+        receipt.unlink()
+    wanted = {"make_data": 1, "train": 1, "evaluate": 1, "runs": 1}
+    assert plan(checkout, "runs", "--config", "scale=smoke") == wanted
 
 
 @pytest.mark.slow

@@ -249,14 +249,22 @@ def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
 # --- receipts -------------------------------------------------------------------------------------------------------
 
 
-def write_receipt(path: Path, files: JobFiles, records: Mapping[Path, Mapping[str, Any]]) -> None:
+def write_receipt(
+    path: Path, files: JobFiles, records: Mapping[Path, Mapping[str, Any]], *, is_restored: bool = False
+) -> None:
     """Say in a small file which records a finished group has, by their names in the results folder, with their hashes.
 
-    `records` gives the files, and for each what the receipt says of it besides.
+    `records` gives the files, and for each what the receipt says of it besides; `is_restored` that they were made
+    elsewhere, so that their data need not be here.
     """
     made = {file.relative_to(files.root).as_posix(): {**said, "sha256": sha256(file)} for file, said in records.items()}
     receipt = {"task": files.task, "method": files.method, "seeds": list(files.seeds), "records": made}
-    write_text(path, readable_json(receipt))
+    write_text(path, readable_json({**receipt, **({"restored": True} if is_restored else {})}))
+
+
+def is_restored(receipt: Path) -> bool:
+    """Whether the records of a receipt were made elsewhere; not if there is none."""
+    return receipt.is_file() and bool(read_json(receipt).get("restored"))
 
 
 class Fault(NamedTuple):

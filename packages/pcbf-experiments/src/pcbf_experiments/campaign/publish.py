@@ -98,15 +98,17 @@ def last_snapshots(results: Path, job: TrainJob) -> list[str]:
 def restore(root: Path, scale: str) -> list[str]:
     """Names of the published files that results/<scale> lacked and has now; none is replaced.
 
-    Jobs whose records they are get their receipts, so that nothing of them runs again.
+    Jobs whose records they are get their receipts, so that nothing of them runs again: those of cloning first, since
+    Snakemake would train again what is older than its proposals.
     """
     source, target = root / published_folder(scale), root / scale_folder(scale)
     jobs = [job for jobs in jobs_by_task(root, scale).values() for job in jobs]
     snapshots = [path.relative_to(source).as_posix() for path in sorted(source.glob(f"**/{layout.SNAPSHOTS}/**/*.*"))]
-    wanted = [*lone_records(root, scale), *(name for job in jobs for name in job.records), *snapshots]
+    made = [name for job in jobs for name in (*job.records, job.files().cost.as_posix())]
+    wanted = [*lone_records(root, scale), *made, *snapshots]
     names = [name for name in wanted if (source / name).is_file() and not (target / name).exists()]
     _copy(names, source, target)
-    for job in jobs:
+    for job in sorted(jobs, key=lambda job: job.method != CLONER):
         if {*job.records} <= {*names}:
             _write_receipts(job.files(target))
     return names
@@ -115,9 +117,9 @@ def restore(root: Path, scale: str) -> list[str]:
 def _write_receipts(files: layout.JobFiles) -> None:
     """What training and evaluation would have written, had they made the records of these files."""
     runs = [load_run(files.record(seed)) for seed in files.seeds]
-    write_receipt(files.receipt, files, {files.record(run.seed): run.said for run in runs})
+    write_receipt(files.receipt, files, {files.record(run.seed): run.said for run in runs}, is_restored=True)
     judged = {files.evaluations(run.seed): {"config_hash": run.config_hash} for run in runs}
-    write_receipt(files.evaluation_receipt, files, judged)
+    write_receipt(files.evaluation_receipt, files, judged, is_restored=True)
 
 
 def lone_records(root: Path, scale: str) -> list[str]:
