@@ -36,10 +36,11 @@ $(STAMP): requirements.lock $(PACKAGES:%=%/pyproject.toml)
 	@echo "installing the locked versions into $(VENV) ..."
 	@awk '/^uv==/ {found = 1} found {print} found && !/\\$$/ {exit}' requirements.lock > $(VENV)/uv.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.txt
-	@uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock || \
+	@uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements.lock || \
 	  { echo "uv could not install them; trying pip, which reads other index settings ..."; \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(PACKAGES:%=-e %)
+	@$(BIN)/python -m compileall -q $(PACKAGES) # else each start would, where PYTHONDONTWRITEBYTECODE is set
 	@touch $@
 
 lock: $(STAMP) ## resolve requirements.in into requirements.lock (exact versions with hashes)
