@@ -27,7 +27,7 @@ TINY: dict[str, dict[str, Any]] = {
 }
 SPECS = {
     "state": TaskSpec(observation_shape=(3,), action_dim=2, return_range=(-5.0, 5.0)),
-    "pixel": TaskSpec(observation_shape=(64, 64, 9), action_dim=2, return_range=(-5.0, 5.0)),
+    "pixel": TaskSpec(observation_shape=(16, 16, 9), action_dim=2, return_range=(-5.0, 5.0)),
 }
 
 
