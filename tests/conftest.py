@@ -72,6 +72,9 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callab
 
 GROWTH = 600_000_000  # bytes by which a test process may grow before it forgets its compiled programs
 C_LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
+M_ARENA_MAX = -8
+if C_LIBRARY is not None:  # one heap for all threads: simulators and compilers would leave each of many in pieces
+    C_LIBRARY.mallopt(M_ARENA_MAX, 1)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import shutil
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,7 @@ def _adroit_episode(job: EpisodeJob) -> Episode:
     return {name: np.array(values) for name, values in record.items()}
 
 
-@cache
+@lru_cache(maxsize=1)
 def _adroit_simulator(task: Task, episode_length: int) -> gymnasium.Env:
     limit = min(episode_length, task.episode_limit)
     return make_simulator(suite_of(task).simulator(task, episode_limit=limit))

@@ -12,7 +12,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +100,9 @@ def _official_type(name: str, array: np.ndarray) -> np.ndarray:
     return array if array.dtype == np.uint8 else array.astype(np.float32)
 
 
-@cache
+@lru_cache(maxsize=2)
 def _simulator(id: str, **options: Any) -> gymnasium.Env:
-    """A simulator for generating, one per process and id."""
+    """A simulator for generating, kept from episode to episode, and the one that draws its images."""
     render_without_screen()
     import ogbench  # noqa: F401 - registers its ids
 
