@@ -32,7 +32,7 @@ from pcbf_records.runs import load_evaluations, load_run
 REPOSITORY = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 SCALE = "smoke"
-EVALUATION = {"num_episodes": 10, "num_slots": 5, "episode_limit": 100, "success_timing": "pre"}
+EVALUATION = {"num_episodes": 6, "num_slots": 3, "episode_limit": 100, "success_timing": "pre"}
 CONTROL: dict[str, Any] = {
     "methods": ["pcbf", "value_flows"],
     "num_seeds": 2,
@@ -40,9 +40,9 @@ CONTROL: dict[str, Any] = {
     "gpus_per_job": 1,
     "method_settings": {"default": {"hidden_sizes": [64, 64], "num_candidates": 8}},
     "ablations": {"control_weights": [], "tasks": []},
-    "run": {"steps": 2000, "batch_size": 256, "eval_every": 1000, "log_every": 500, "evaluation": EVALUATION},
+    "run": {"steps": 1200, "batch_size": 256, "eval_every": 600, "log_every": 300, "evaluation": EVALUATION},
 }
-SHORT = {"steps": 1000, "evaluation": {**EVALUATION, "num_episodes": 5}}  # compiles the same programs
+SHORT = {"steps": 600, "evaluation": {**EVALUATION, "num_episodes": 3}}  # compiles the same programs
 
 
 def test_one_gpu(benchmark: BenchmarkFixture, ledger: Any, tmp_path: Path) -> None:
