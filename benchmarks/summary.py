@@ -80,6 +80,25 @@ def targets(groups: Mapping[str, Rows]) -> Iterator[Target]:
     for found in groups.get("forecast", ()):
         yield judged(f"{found['work']}: hours forecast from a rehearsal", "≥", 0.75, "of the measured", found["ratio"])
         yield judged("the same", "≤", 1.33, "of the measured", found["ratio"])
+    yield from wait_targets(groups)
+
+
+def wait_targets(groups: Mapping[str, Rows]) -> Iterator[Target]:
+    """Of what people wait for, by the clock of this machine."""
+    from waits import WAITS
+
+    for name, wait in WAITS.items():
+        found, words = row(groups, "waits", work=name), f"`{wait.command.removeprefix('.venv/bin/')}`"
+        words += " after a change of one record" if name == "one-record" else ""
+        if wait.most_minutes:
+            unit, times = ("min", 1) if wait.most_minutes >= 1 else ("s", 60)
+            value = found["minutes"] * times if found else None
+            least = (
+                f"{found['core_minutes'] * times / 2:.0f} {unit}, were two cores busy with it alone" if found else ""
+            )
+            yield judged(words, "≤", wait.most_minutes * times, unit, value, least)
+        if wait.most_gb:
+            yield judged(f"{words}, largest process", "≤", wait.most_gb, "GB", found.get("largest_process_gb"))
 
 
 def update_targets(groups: Mapping[str, Rows]) -> Iterator[Target]:
@@ -107,6 +126,9 @@ def update_targets(groups: Mapping[str, Rows]) -> Iterator[Target]:
         least: Row = min(timed, key=lambda r: r["speedup_over_plain"], default={})
         told = f"the least is {least['case']}" if least else ""
         yield judged(f"fast form of every method, {size}", "≥", 1, "× plain", least.get("speedup_over_plain"), told)
+    for case in ("floq", "codac"):
+        found = row(groups, "one_core", case=case).get("speedup_over_plain")
+        yield judged(f"{case} at 3x128, on one core as jobs run", "≥", 1, "× plain", found)
     for size in ("4x512", "3x128"):
         found = row(groups, "flow_path", size=size, num_flow_times=1)
         for name, words, target in (("over_no_weight", "λ = 0", 1.35), ("over_linear", "the paper's λ > 0", 1.02)):

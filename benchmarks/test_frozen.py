@@ -60,7 +60,7 @@ def test_frozen_proposal(benchmark: BenchmarkFixture, ledger: Any) -> None:
     frozen = laptop_agent("pcbf", proposal_training="frozen")
     work = {
         "frozen": steps(frozen),
-        "joint": steps(laptop_agent("pcbf")),
+        "joint": steps(laptop_agent("pcbf", proposal_training="joint")),
         "iql": steps(laptop_agent("iql")),
         "bc": steps(laptop_agent("bc")),
         "bound": steps(laptop_agent("pcbf", proposal_training="frozen", next_action="current_action", action_reuse=1)),

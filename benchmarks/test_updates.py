@@ -7,13 +7,8 @@ pytest benchmarks/test_updates.py --benchmark-enable --benchmark-only -s
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -163,17 +158,3 @@ def test_update(benchmark: BenchmarkFixture, ledger: Any, case: str, size: str) 
         speedup_over_plain=round(PLAIN_SECONDS[plain_case] / step_seconds, 2),
         bound=None if reuse > 1 else round(PLAIN_SECONDS[plain_case] * 1e9 * peak / flops, 2),
     )
-
-
-@pytest.mark.parametrize("case", ["pcbf, a' = batch action", "iql"])
-def test_update_on_one_core(benchmark: BenchmarkFixture, ledger: Any, case: str) -> None:
-    """A step at laptop size in a process with one thread, as the workflow runs its jobs."""
-    environment = {**os.environ, "NPROC": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(Path(__file__).with_name("one_core.py")), case]
-
-    def run() -> dict[str, float]:
-        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-        return json.loads(done.stdout.splitlines()[-1])
-
-    found = benchmark.pedantic(run, rounds=1)
-    ledger.add("one_core", case=case, size="3x128", **found)
