@@ -127,7 +127,7 @@ torture: $(STAMP) ## run a small campaign under kills, full disks and damaged fi
 	python tests/faults/torture.py --seed $(SEED)
 
 bench: $(STAMP) ## time what costs, as ratios; writes results/benchmarks (half an hour, wants an idle machine)
-	pytest benchmarks --benchmark-enable --benchmark-only -s
+	pytest benchmarks --benchmark-enable --benchmark-only -s --durations=15
 
 clean: ## remove caches and what your own runs made; .venv and what is published stay
 	rm -rf $(filter-out results/README.md results/dvc.% results/published results/benchmarks, $(wildcard results/*))

@@ -134,8 +134,6 @@ def test_choosing_a_critic_says_what_the_tables_say():
     for _, rows in crps.drop(index=["monte_carlo", "marginal"]).groupby("dataset"):
         of_dataset = rows["crps"].to_dict()
         assert min(of_dataset, key=of_dataset.__getitem__) == "c51"
-    success = pd.read_csv(PUBLISHED / layout.table("control_suite", "csv")).set_index("method")["mean"].to_dict()
-    assert success["codac"] == 0
 
 
 @pytest.mark.slow

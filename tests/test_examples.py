@@ -62,6 +62,7 @@ def test_the_agent_that_is_not_ours_is_short():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("optimised")
 def test_the_learned_law_is_near_the_simulated_one_in_mean_and_tail(monkeypatch: pytest.MonkeyPatch):
     """The mean says fast and the worst tenth says slow, in truth and as learned; returns are 2 to 4 units wide."""
     rows = np.array(run("1", monkeypatch)["rows"])  # (speeds, learned or simulated, mean, CVaR, P(Z < 0))
@@ -87,6 +88,7 @@ def test_the_mean_takes_the_short_way_and_the_tail_the_safe_one(monkeypatch: pyt
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.filterwarnings("ignore")  # of Minari, about metadata an example does without
 def test_an_agent_on_a_dataset_of_ones_own_beats_who_made_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     try:
@@ -106,6 +108,7 @@ def test_an_agent_on_a_dataset_of_ones_own_beats_who_made_it(monkeypatch: pytest
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("optimised")
 def test_the_online_agent_learns_to_keep_the_pole_up(monkeypatch: pytest.MonkeyPatch):
     found = run("4", monkeypatch, steps=1300)
     lengths = found["lengths"]

@@ -156,6 +156,25 @@ def test_several_tasks_have_a_panel_each_and_one_of_their_mean(empty: Results) -
     assert '>0</text><path class="grid"' in charts_of[1]  # the axis of steps begins with training
 
 
+def test_the_card_of_the_suite_speaks_of_the_mean_of_its_tasks(empty: Results) -> None:
+    assert findings.suite(empty, {}) is None
+    for task, gain in ((CUBE, 50), (CUBE_2, 10)):
+        for seed in range(5):
+            write_run(empty.root, task, "bc", seed, [[10 + seed]])
+            write_run(empty.root, task, "pcbf", seed, [[10 + seed + gain + (-1) ** seed]])
+            write_run(empty.root, task, "iql", seed, [[10 + seed + 15 * (-1) ** seed]])
+    card = findings.suite(collected(empty.root), {})
+    assert card is not None
+    assert card.lead == "PCBF acts best."
+    assert "On the mean of 2 tasks 1 of 2 methods are clear of cloning (PCBF), by 5 seeds" in card.text
+    assert "PCBF: 30.2 (28.8 to 31.6)" in card.chart  # 30 ± 1, three seeds up and two down; t = 2.776
+    write_run(empty.root, CUBE_2, "iql", 0, [[100]])
+    card = findings.suite(collected(empty.root), {})
+    assert card is not None
+    assert card.lead == "Agents learn; no method is ahead of all."
+    assert card.text.endswith("PCBF has the highest mean (not told from it: IQL).")
+
+
 def test_a_band_ends_at_the_edges_and_is_not_drawn_for_one_seed() -> None:
     chart = charts.Chart(charts.Scale(0, 1), charts.Scale(0, 2), "", left=10)
     chart.band([0, 1], [-50, 1], [1, 50], "pcbf")

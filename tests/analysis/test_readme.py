@@ -1,6 +1,8 @@
 """The numbers in README and docs are those of the published files; what they say of the paper is not judged here."""
 
+import csv
 import re
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -19,6 +21,7 @@ from .run_fixtures import REPOSITORY as ROOT
 PUBLISHED = ROOT / layout.published_folder("laptop")
 README, DETAILS = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/results.md"))
 CRPS = next(question for question in overview.QUESTIONS if question.name == "law_simulators")
+SCORE = next(question for question in overview.QUESTIONS if question.name == "score")
 SIX_NUMBERS = r"^\| ([^|]+)" + r" \| ([\d.]+|–)" * 6 + r" \|$"
 EXACT_COLUMNS = ("regret", "w1", "gain")
 CONTESTANTS = ("pcbf_flow", "pcbf", "value_flows", "flow_iqn", "iqn", "c51")
@@ -107,6 +110,17 @@ def test_a_visitor_reads_no_more_than_650_words():
     assert len(prose.split()) <= 650
 
 
+def test_what_reproducing_takes_is_what_was_timed():
+    """`benchmarks/waits.py reproduce`, by the time of cores: what else the machine does is not counted."""
+    row = pd.read_csv(ROOT / "results/benchmarks/waits.csv").set_index("work").loc["reproduce"]
+    minutes, gigabytes = row["core_minutes"], row["largest_process_gb"]
+    told = (
+        f"takes {minutes:.0f} core-minutes, about an hour on two idle cores, {gigabytes:.1f} GB for its largest process"
+    )
+    assert told in " ".join(README.split())
+    assert 45 <= minutes / 2 <= 75
+
+
 def test_the_published_page_is_light():
     assert (PUBLISHED / layout.REPORT).stat().st_size <= 3_000_000
 
@@ -118,7 +132,7 @@ def test_theory_count():
 
 
 CONTROL_ROWS = re.findall(
-    r"^\| ([A-Za-z0-9 ]+) \| ([\d.]+) \| (?:([-+][\d.]+) \(([-\d.]+) to ([-\d.]+)\))? ?\| ?(yes|no|) ?\|$",
+    r"^\| ([A-Za-z0-9, ]+) \| ([\d.]+) \| (?:([-+][\d.]+) \(([-\d.]+) to ([-\d.]+)\))? ?\| ?(yes|no|) ?\|$",
     DETAILS,
     flags=re.MULTILINE,
 )
@@ -138,12 +152,63 @@ def test_control_suite_is_shown_whole_and_as_it_is():
         assert decided == {True: "yes", False: "no"}.get(row["is_above_bc"], "")
 
 
+DESK = ROOT / layout.published_folder("desk")
+
+
+def test_what_is_done_of_the_desk_scale_is_shown_whole_and_as_it_is():
+    """Every method's mean on every task of the cube, and over all where all are done."""
+    table = pd.read_csv(DESK / layout.table("control_suite", "csv"))
+    tasks = yaml.safe_load((ROOT / "config/scales/desk.yaml").read_text(encoding="utf-8"))["control"]["tasks"]
+    means = table.pivot(index="method", columns="task", values="mean").reindex(columns=tasks)
+    means["all"] = means.mean(axis="columns", skipna=False)
+    rows = re.findall(
+        SIX_NUMBERS, section("Five seeds and five tasks: the desk scale").split("\n### ")[0], re.MULTILINE
+    )
+    assert {label for label, *_ in rows} == {METHODS[method].label for method in means.index}
+    for label, *numbers in rows:
+        expected = means.loc[next(method for method in means.index if METHODS[method].label == label)]
+        shown = [float(number.replace("–", "nan")) for number in numbers]
+        assert shown == pytest.approx(expected.tolist(), abs=0.051, nan_ok=True)
+    above = table[table["task"] == tasks[0]].set_index("method")["is_above_bc"].to_dict()
+    assert {method for method, is_above in above.items() if is_above is not True} == {"bc", "random"}
+    told = f"the mean of its three tasks is {means.loc['pcbf', tasks[:3]].mean():.1f}"
+    assert told in " ".join(DETAILS.split())
+
+
+def test_the_cube_is_told_as_it_is():
+    """README: the first task, and that nobody is ahead of all there."""
+    table = pd.read_csv(DESK / layout.table("control_suite", "csv")).query("task.str.contains('task1')")
+    means = table.set_index("method")["mean"].to_dict()
+    told = "PCBF succeeds in {pcbf:.0f} %, Value Flows in {value_flows:.0f} %, cloning in {bc:.0f} %"
+    assert f"{told.format_map(means)} (task 1, five seeds)" in " ".join(README.split())
+    assert set(table["num_seeds"]) == {5}
+    scores = {name: own for name, own in overview.suite_scores(Results(DESK, ROOT)).items() if "task1" in name}
+    standing = overview.standing(SCORE, overview.averaged(scores))
+    assert standing == ("value_flows", ["pcbf_flow", "pcbf", "c51", "codac", "iql", "fql"])
+
+
+def evaluations_of(folder: Path) -> dict[tuple[str, ...], str]:
+    """The scores of every evaluation of a scale but IQL's, by task, method, change, seed and step."""
+    with (folder / layout.CONTROL_EVALUATIONS).open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["method"] != "iql"]
+    return {tuple(row[name] for name in ("task", "method", "change", "seed", "step")): row["episodes"] for row in rows}
+
+
+def test_the_first_seeds_of_the_desk_scale_are_those_of_the_laptop_scale():
+    """Score by score, as docs/results.md says, of every method that has as many steps at both."""
+    laptop, desk = (evaluations_of(folder) for folder in (PUBLISHED, DESK))
+    shared = [place for place in laptop if place in desk]
+    assert {method for _, method, *_ in shared} == {"pcbf", "pcbf_flow", "value_flows", "c51", "bc"}
+    assert len(shared) == 3 * 6 * 6  # seeds, evaluations, and the five methods with λ = 0
+    assert all(laptop[place] == desk[place] for place in shared)
+
+
 TRIAL_ROW = re.compile(r"^\| ([^|]+) \| ([\d.]+) \| ([\d.]+) \| `([^`]+)` \|$", flags=re.MULTILINE)
 
 
 def test_the_search_is_shown_whole_and_as_it_is():
     """The two trials of every method at the desk scale, from their records."""
-    folder, labels = ROOT / layout.published_folder("desk"), {style.label: name for name, style in METHODS.items()}
+    labels = {style.label: name for name, style in METHODS.items()}
     search = yaml.safe_load((ROOT / "config/scales/desk.yaml").read_text(encoding="utf-8"))["control"]["tuning"]
     found = TRIAL_ROW.findall(DETAILS)
     rows = {labels[label]: (change, float(first), float(second)) for label, first, second, change in found}
@@ -151,7 +216,7 @@ def test_the_search_is_shown_whole_and_as_it_is():
     for method, trials in search["trials"].items():
         scores = []
         for trial in trials:
-            place = folder / layout.ablation(layout.tuning(trial)), search["task"], method
+            place = DESK / layout.ablation(layout.tuning(trial)), search["task"], method
             files = layout.JobFiles.of_seeds(*place, search["seeds"])
             scores.append(final_score(load_run(files.record(100)), load_evaluations(files.evaluations(100))))
         assert list(rows[method][1:]) == pytest.approx(scores, abs=0.051)
@@ -207,5 +272,5 @@ def test_the_table_that_decides_is_shown_whole_and_first():
     assert "IQN gains most; PCBF on either path cannot be told from it" in told
     most = re.search(r"gains ([\d.]+) in CVaR, acting by the exact law of the best mean ([\d.]+)\.", published)
     assert most and f"would gain {most[1]}, the exact law of the best mean policy {most[2]}." in told
-    assert best["score"] == ("value_flows", ["pcbf", "iqn", "c51", "iql", "floq"])
-    assert "Value Flows has the highest mean, and five methods cannot be told from it" in told
+    assert best["score"] == ("value_flows", ["pcbf_flow", "pcbf", "c51"])
+    assert "Value Flows has the highest mean, and C51 and PCBF on either path cannot be told from it" in told

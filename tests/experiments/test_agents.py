@@ -165,9 +165,10 @@ def test_a_published_agent_can_be_watched(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(video, "play_episode", without_screen)
     words = ["bc", "--results", str(PUBLISHED), "--episode-limit", "3", "--out", str(tmp_path / "a.gif")]
+    _, card = find_agent(PUBLISHED, "bc")
     assert agents.watch_main(words) == 0
     shown = capsys.readouterr()
-    assert "bc on cube-single-play-singletask-task1-v0, seed 0, 8,000 steps" in shown.out
+    assert f"bc on {card['task']}, seed {card['seed']}, {card['step']:,} steps" in shown.out
     assert "not solved in 3 steps" in shown.out
     assert "apt-get install libegl1" in shown.err and not (tmp_path / "a.gif").exists()
 

@@ -244,9 +244,9 @@ def test_methods_that_search_or_distil_take_a_frozen_proposal_and_others_have_no
     takers = [method for method in control["methods"] if takes_proposal(settings, plan.sheets, task, method)]
     assert takers == ["pcbf", "c51", "fql"]
     assert not takes_proposal(settings, plan.sheets, task, "pcbf", "proposal_training=joint")
-    laptop = load_plan(REPOSITORY, {}).settings["laptop"]
-    assert not takes_proposal(laptop, plan.sheets, task, "pcbf")
-    assert takes_proposal(laptop, plan.sheets, task, "pcbf", "proposal_training=frozen")
+    paper = load_plan(REPOSITORY, {}).settings["paper"]
+    assert not takes_proposal(paper, plan.sheets, task, "pcbf")
+    assert takes_proposal(paper, plan.sheets, task, "pcbf", "proposal_training=frozen")
 
 
 @pytest.mark.parametrize(

@@ -471,7 +471,7 @@ class TestSmoke:
         git(smoke_copy, "clone", "--quiet", ".", str(clone))
         assert "up to date" in run_module(clone, "dvc", "repro").stdout
         stages = run_module(clone, "dvc", "stage", "list", "--all", "--name-only").stdout.split()
-        assert {"data/dvc.yaml:official", "results/dvc.yaml:runs@paper", "figures@smoke"} <= set(stages)
+        assert {"data/dvc.yaml:official", "results/dvc.yaml:runs@paper", "figures_of_laws@smoke"} <= set(stages)
         shutil.rmtree(clone / "results/published/smoke/tables")
         (clone / "results/published/smoke/claims.csv").unlink()
         again = run_module(clone, "dvc", "repro")
@@ -486,17 +486,35 @@ class TestSmoke:
 
 def test_dvc_makes_figures_tables_and_report_and_trains_nothing():
     pipeline = yaml.safe_load((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8"))
-    assert set(pipeline["vars"][0]["published"]) <= set(SCALES)
+    whole, begun = (names for var in pipeline["vars"] for names in var.values())
+    assert sorted({*whole, *begun}) == sorted([*whole, *begun]) and {*whole, *begun} <= set(SCALES)
     commands = {name: stage["cmd"].partition("$PATH ")[2] for name, stage in pipeline["stages"].items()}
+    assert "pcbf-collect" in commands["unfinished"] and "pcbf-table" in commands.pop("unfinished")
     made_from = "--results results/published/${item.scale}"
+    drawn = {name: commands.pop(name) for name in list(commands) if name.startswith("figures_of_")}
+    assert all(told.startswith("pcbf-figure ") and told.endswith(f" --jobs 2 {made_from}") for told in drawn.values())
     assert commands == {
-        "figures": f"pcbf-figure all --jobs 2 {made_from}",
         "tables": f"pcbf-table all {made_from}",
         "claims": f"pcbf-claims {made_from}",
         "report": f"pcbf-report {made_from}",
     }
     outs = [out for stage in pipeline["stages"].values() for out in stage["outs"]]
     assert all(options == {"cache": False} for out in outs for options in out.values())  # they are in git
+
+
+def test_every_figure_is_drawn_by_one_stage_which_has_the_records_that_it_reads():
+    stages = yaml.safe_load((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    folder, made = "results/published/${item.scale}", []
+    for stage in (stage for name, stage in stages.items() if name.startswith("figures_of_")):
+        labels = stage["cmd"].partition("pcbf-figure ")[2].partition(" --jobs")[0].split()
+        figures = [artefacts.of_kind("figure")[label] for label in labels]
+        wanted = [f"{folder}/figures/{figure.label}.{ending}" for figure in figures for ending in figure.formats]
+        assert [name for out in stage["outs"] for name in out] == wanted
+        assert {f"{folder}/{name.partition('/')[0]}" for figure in figures for name in figure.inputs} <= {
+            *stage["deps"]
+        }
+        made += labels
+    assert sorted(made) == sorted(artefacts.of_kind("figure"))
 
 
 @pytest.mark.slow

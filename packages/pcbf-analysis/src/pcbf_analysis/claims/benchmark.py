@@ -23,7 +23,6 @@ from pcbf_analysis.claims.verdicts import (
     over_cases,
     side,
     student,
-    undecided,
     within,
 )
 from pcbf_analysis.control import Run
@@ -118,11 +117,10 @@ def cost_ratio(
     quantity: Literal["milliseconds", "memory_gb"],
     low: float | None = None,
     high: float | None = None,
-    paper_device: bool = False,
 ) -> Decision:
     """Whether one method costs between `low` and `high` times another, in each group of task, device and seeds.
 
-    The interval is the range over groups; with `paper_device` only measurements on the paper's accelerator decide.
+    Only measurements on the paper's accelerator decide; the interval is their range over groups.
     """
     costs = {(cost.group, cost.method): cost for cost in measured_costs(results.root)}
     ratios = []
@@ -131,14 +129,11 @@ def cost_ratio(
         same_memory = ours and theirs and ours.memory_kind == theirs.memory_kind
         if ours and theirs and (quantity == "milliseconds" or same_memory):
             ratios.append((ours.device, float(getattr(ours, quantity) / getattr(theirs, quantity))))
-    fitting = [ratio for device, ratio in ratios if not paper_device or is_paper_device(device)]
+    fitting = [ratio for device, ratio in ratios if is_paper_device(device)]
     if not fitting:
-        note = "not measured on an A100"
-        if paper_device:
-            known = [ratio for _, ratio in ratios]
-            measured = Measure(float(np.mean(known)), min(known), max(known)) if known else None
-            return needs_paper(f"{note}; elsewhere the ratio is the one shown" if known else note, measured)
-        return undecided()
+        note, known = "not measured on an A100", [ratio for _, ratio in ratios]
+        measured = Measure(float(np.mean(known)), min(known), max(known)) if known else None
+        return needs_paper(f"{note}; elsewhere the ratio is the one shown" if known else note, measured)
     measured = Measure(float(np.mean(fitting)), min(fitting), max(fitting))
     found: set[Verdict] = {within(exact(ratio), low, high) for ratio in fitting}
     return Decision(

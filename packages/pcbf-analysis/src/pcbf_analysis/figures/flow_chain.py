@@ -63,15 +63,24 @@ def animate(results: Results) -> bytes:
     heading = figure.suptitle(f"{name}, t = 0.00", fontsize=8)
     canvas = FigureCanvasAgg(figure)
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # placed once; afterwards only what moves changes
-    frames = []
+    figure.set_layout_engine("none")  # placed once; afterwards only what moves is drawn again
+    moving = [heading, *(artist for particles in bundles for artist in (particles.lines, particles.dots))]
+    for artist in moving:
+        artist.set_animated(True)
+    frames, still = [], {}
     for time in np.linspace(0, 1, NUM_MOVES) if bundles else np.zeros(1):
+        arrived = bool(time == 1)
+        if arrived not in still:
+            for density in densities:
+                density.set_visible(arrived)
+            canvas.draw()
+            still[arrived] = canvas.copy_from_bbox(figure.bbox)
+        canvas.restore_region(still[arrived])
         heading.set_text(f"{name}, t = {time:.2f}" if bundles else name)
         for particles in bundles:
             particles.move(float(time))
-        for density in densities:
-            density.set_visible(bool(time == 1))
-        canvas.draw()
+        for artist in moving:
+            figure.draw_artist(artist)
         frames.append(Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3].copy()))
     return gif(frames)
 

@@ -17,13 +17,16 @@ from pcbf_analysis.figures.flow_path import fixed_points, with_zero
 from pcbf_analysis.page.charts import Chart, Scale, interval_words, label, legend, rows_scale, scale_of
 from pcbf_analysis.page.trade import trade_chart
 from pcbf_analysis.results import Results, exact_law, late_losses, seed_means, short_task
-from pcbf_analysis.tables import control_suite, is_missing
 from pcbf_analysis.tables.contest import contest
+from pcbf_analysis.tables.exact import with_interval
+from pcbf_analysis.tables.overview import QUESTIONS, asked, averaged, over_cloning, standing, suite_scores
 from pcbf_records.toy import PROCESSES
 
 HOLDS = "holds"
 PAPER, LATER = "value_flows", "pcbf"  # whose colours the paper's and the later scores have
 ROWS_LEFT = 104
+OVER_CLONING = "points over cloning, 95 %"
+SCORE = next(question for question in QUESTIONS if question.name == "score")
 WALKERS = ("pcbf_flow", "value_flows", "iqn", "c51", "iql")  # on the cliff; the section below has all
 
 
@@ -165,28 +168,31 @@ def safe_way(results: Results, decisions: Decisions) -> Card | None:
 
 
 def suite(results: Results, decisions: Decisions) -> Card | None:
-    """What every method scores over cloning, seed by seed, on the first task of the suite."""
-    table = control_suite.compute(results).details or control_suite.compute(results)
-    names = ("task", "method", "mean", "over_bc", "over_bc_low", "over_bc_high", "is_above_bc", "num_seeds")
-    rows = list(zip(*(table.column(name) for name in names), strict=True))
-    rows = [row for row in rows if rows and row[0] == rows[0][0] and not is_missing(row[3])]
-    if not rows:
+    """What every method scores over cloning, seed by seed, mean over the tasks of the suite, and who is ahead."""
+    gained = {method: own for method, own in averaged(over_cloning(results)).items() if own}
+    if not gained:
         return None
-    rows.sort(key=lambda row: -row[3])
-    values = [value for row in rows for value in row[3:6] if not is_missing(value)]
-    chart = Chart(
-        scale_of(values, "points over cloning, 95 %", zero=True), rows_scale([label(r[1]) for r in rows]), "", 74
-    )
+    cells = {method: with_interval(np.array(list(own.values()))) for method, own in gained.items()}
+    rows = sorted(cells.items(), key=lambda row: -row[1][0])
+    scale = scale_of([value for _, cell in rows for value in cell if math.isfinite(value)], OVER_CLONING, zero=True)
+    chart = Chart(scale, rows_scale([label(method) for method, _ in rows]), "", ROWS_LEFT)
     chart.rule(0.0)
-    for place, (_, method, _, over, low, high, *_) in enumerate(rows):
+    for place, (method, (over, low, high)) in enumerate(rows):
         chart.across(low, high, place, method)
         chart.mark(over, place, method, f"{label(method)}: {over:.1f}{interval_words(low, high)}")
-    clear = [label(row[1]) for row in rows if row[6] is True or row[6] == 1]
-    seeds = max(int(row[7]) for row in rows)
-    chart.title = "; ".join(f"{label(row[1])} {row[3]:.1f}{interval_words(row[4], row[5])}" for row in rows)
-    told = f"{len(clear)} of {len(rows)} methods are clear of cloning ({', '.join(clear) or 'none'})"
-    text = f"On {short_task(rows[0][0])} {told}, seed by seed. {seeds} seeds rank nothing among them."
-    return Card("Agents learn; few seeds rank nothing.", text, chart.svg())
+    chart.title = "; ".join(
+        f"{label(method)} {over:.1f}{interval_words(low, high)}" for method, (over, low, high) in rows
+    )
+    tasks = asked(suite_scores(results))
+    where = short_task(next(iter(suite_scores(results)))) if len(tasks) == 1 else f"the mean of {len(tasks)} tasks"
+    clear = [label(method) for method, (_, low, _) in rows if low > 0]
+    told = f"{len(clear)} of {len(rows)} methods are clear of cloning ({'; '.join(clear) or 'none'})"
+    best, level = standing(SCORE, averaged(suite_scores(results)))
+    others = f" (not told from it: {'; '.join(map(label, level))})" if level else ", ahead of every other"
+    seeds = max(map(len, gained.values()))
+    text = f"On {where} {told}, by {seeds} seeds one by one. {label(best)} has the highest mean{others}."
+    lead = "Agents learn; no method is ahead of all." if level else f"{label(best)} acts best."
+    return Card(lead, text, chart.svg())
 
 
 def code(results: Results, decisions: Decisions) -> Card | None:
