@@ -133,11 +133,12 @@ def counted_scan(
 
     What `step` gives besides is stacked on an axis of length `capacity` ≥ count, zero beyond `count`.
     """
+    step = jax.jit(step, inline=True)  # traced once, for its shapes; the loop takes the same trace
     blank = jax.eval_shape(step, carry, jnp.zeros((), jnp.int32))[1]
     history = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), blank)
 
     def one(index: Array, both: tuple[Any, PyTree]) -> tuple[Any, PyTree]:
-        carry, values = step(both[0], index)
+        carry, values = step(both[0], index.astype(jnp.int32))  # as it was traced
         return carry, jax.tree.map(lambda rows, value: rows.at[index].set(value), both[1], values)
 
     return jax.lax.fori_loop(0, count, one, (carry, history))
