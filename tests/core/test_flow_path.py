@@ -197,7 +197,7 @@ def test_the_defaults_learn_a_normal_law_once_the_learning_rate_decays():
         spec = TaskSpec(observation_shape=(1,), action_dim=1)
         config = replace(PCBFCriticConfig(), discount=0.8, hidden_sizes=(64, 64), decay_steps=4000)
         critic, keys = PCBFCritic(config, spec), jax.random.split(jax.random.key(1), 1)
-        states, _ = train_chunk(critic, init_many(critic, keys), data, keys, num_steps=4000, batch_size=256)
+        states, _ = train_chunk(critic, init_many(critic, keys), data, keys, num_steps=4000, batch_size=64)
         state, place = jax.tree.map(lambda leaf: leaf[0], states), (jnp.zeros(1), jnp.zeros(1))
         levels = (np.arange(2000) + 0.5) / 2000
         mean, deviation = reward.mean() / 0.2, reward.std() / 0.6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,14 @@ def read_checks(results: Path) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def results(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
     """A folder in which the command has been run."""
-    folder = tmp_path_factory.mktemp("results")
-    write_residuals(folder)
-    run(folder)
-    return folder
+
+    def make(folder: Path) -> None:
+        write_residuals(folder)
+        run(folder)
+
+    return made_once("theory", make)
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from pcbf_records.calibration import RESULT_COLUMNS as CALIBRATION_COLUMNS
 from pcbf_records.calibration import CalibrationRecord, load_calibration_record
 from pcbf_records.errors import RecordError
 from pcbf_records.exact import OPTIMUM_COLUMNS, RESULT_COLUMNS, ExactRecord, load_exact_record
-from pcbf_records.sheets import Sheets, load_sheets
+from pcbf_records.sheets import LOADER, Sheets, load_sheets
 from pcbf_records.theory import CHECK_COLUMNS, POPULATION_COLUMNS
 from pcbf_records.toy import (
     LOSS_STD_COLUMNS,
@@ -209,11 +209,11 @@ class Results:
 
     def method_settings(self) -> dict[str, Any]:
         """config/methods.yaml: the settings of every method per domain, printed beside used."""
-        return yaml.safe_load(self.config("methods.yaml").read_text(encoding="utf-8"))
+        return yaml.load(self.config("methods.yaml").read_text(encoding="utf-8"), Loader=LOADER)
 
     def scale_settings(self, scale: str) -> dict[str, Any]:
         """config/scales/<scale>.yaml, as it stands there."""
-        return yaml.safe_load(self.config(f"scales/{scale}.yaml").read_text(encoding="utf-8"))
+        return yaml.load(self.config(f"scales/{scale}.yaml").read_text(encoding="utf-8"), Loader=LOADER)
 
     def config(self, name: str) -> Path:
         """A file of the repository's config."""

@@ -22,6 +22,7 @@ from pcbf_records.layout import CONFIG
 Observations = Literal["state", "pixel"]
 METHODS_FILE = f"{CONFIG}/methods.yaml"
 WITHOUT_SETTINGS = "random"  # the method that nothing can be told
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same, and eight times faster where it is there
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def load_sheets(root: str | Path) -> Sheets:
 @cache
 def _parsed(text: str) -> dict[str, Any]:
     """The YAML of `text`, parsed once."""
-    return yaml.safe_load(text)
+    return yaml.load(text, Loader=LOADER)
 
 
 def load_domains(path: str | Path) -> Mapping[str, Any]:

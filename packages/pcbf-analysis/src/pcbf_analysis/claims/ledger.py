@@ -20,6 +20,7 @@ from pcbf_analysis.results import Results
 from pcbf_records.canonical import suggestion
 from pcbf_records.errors import RecordError
 from pcbf_records.files import atomic_write
+from pcbf_records.sheets import LOADER
 
 TESTS: dict[str, Callable[..., Decision]] = {
     test.__name__: test
@@ -84,7 +85,6 @@ KINDS = {
     "paper": "The paper's own numbers",
     "beyond": "Beyond the paper: what we found",
 }
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same, and a second faster
 BEYOND = "beyond"
 MAIN = "main"
 

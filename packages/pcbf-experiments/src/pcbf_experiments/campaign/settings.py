@@ -14,6 +14,7 @@ import yaml
 
 from pcbf_experiments.schemas import schema_faults
 from pcbf_records.canonical import shown, suggestion
+from pcbf_records.sheets import LOADER
 from pcbf_records.toy import TUNED_FIRST, num_learners
 from pcbf_records.variants import base_method
 
@@ -165,7 +166,7 @@ def _job(section: Settings, places: str, method: str) -> Settings:
     return {**shared, "default": chosen["default"], "own": {**chosen.get(base_method(method), {}), **variant}}
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
+class _UniqueKeyLoader(LOADER):
     """YAML without the silent overwriting of a key that stands there twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -181,10 +182,11 @@ class _UniqueKeyLoader(yaml.SafeLoader):
 
 
 def _read_yaml(path: Path) -> Settings:
+    text = path.read_text(encoding="utf-8")
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else "?"
+        content = yaml.load(text, _UniqueKeyLoader)
+    except yaml.MarkedYAMLError as error:  # at the end of a file its mark may stand below the last line
+        line = min(error.problem_mark.line + 1, len(text.splitlines())) if error.problem_mark else "?"
         raise SettingsError(f"{_tail(path)}: line {line} cannot be read as YAML: {error.problem}") from error
     except yaml.YAMLError as error:
         raise SettingsError(f"{_tail(path)}: cannot be read as YAML: {error}") from error
