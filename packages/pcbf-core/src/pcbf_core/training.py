@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.extend.core import jaxpr_as_fun
 
 from pcbf_core.agent import BatchSource, Learner, PreparingLearner
 from pcbf_core.config import check_choice, check_whole
@@ -133,12 +134,14 @@ def counted_scan(
 
     What `step` gives besides is stacked on an axis of length `capacity` ≥ count, zero beyond `count`.
     """
-    step = jax.jit(step, inline=True)  # traced once, for its shapes; the loop takes the same trace
-    blank = jax.eval_shape(step, carry, jnp.zeros((), jnp.int32))[1]
+    program, (_, blank) = jax.make_jaxpr(step, return_shape=True)(carry, jnp.zeros((), jnp.int32))
+    traced_step = jaxpr_as_fun(program)  # tracing an update takes seconds: the loop takes this trace
+    both_parts = jax.tree.structure((carry, blank))
     history = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), blank)
 
     def one(index: Array, both: tuple[Any, PyTree]) -> tuple[Any, PyTree]:
-        carry, values = step(both[0], index.astype(jnp.int32))  # as it was traced
+        given = jax.tree.leaves((both[0], index.astype(jnp.int32)))
+        carry, values = jax.tree.unflatten(both_parts, traced_step(*given))
         return carry, jax.tree.map(lambda rows, value: rows.at[index].set(value), both[1], values)
 
     return jax.lax.fori_loop(0, count, one, (carry, history))
