@@ -47,7 +47,7 @@ def train_chunk(
       source: dataset or process to sample batches from, shared by the learners.
       keys: one key per learner, the same in every chunk of a run.
       start_step: number of updates made before this call.
-      across: "vmap" runs the learners in lockstep, "map" one after the other; a single one runs without an axis of its own.
+      across: "vmap" runs the learners in lockstep, "map" one after the other; a single one has no axis of its own.
       count: make only so many of the `num_steps` updates; the compiled program is the same for every count, so that
         calls can be made as short as one likes. Metrics come back for these only.
       candidates: what each learner chooses a' among at every s' of the dataset, (learner, transitions, candidates,
