@@ -1,7 +1,7 @@
 # Training on the Markov reward processes, one job per process and method; seeds and coefficients share a job.
 
 # Bump a number to have the runs of that method made again after a change of its code.
-TOY_VERSION = {"pcbf": 1, "pcbf-independent": 1, "value_flows": 1, "pcbf_flow": 1, "flow_iqn": 2, "iqn": 2, "c51": 2}
+TOY_VERSION = {"pcbf": 2, "pcbf-independent": 2, "value_flows": 2, "pcbf_flow": 2, "flow_iqn": 3, "iqn": 3, "c51": 3}
 
 
 rule toy:

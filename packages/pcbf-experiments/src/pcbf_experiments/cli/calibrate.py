@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pcbf_experiments.cli import recording
+from pcbf_experiments.cli.common import compile_lightly
 from pcbf_records.calibration import CALIBRATED, DATASETS, collect_calibration, save_calibration_record
 from pcbf_records.commands import Parser, whole_number
 from pcbf_records.layout import CALIBRATION_RESULTS
@@ -70,6 +71,7 @@ def make_data(options: argparse.Namespace) -> None:
 def run(options: argparse.Namespace) -> None:
     """Train, judge and record one critic on one dataset."""
     check_names(options.process, options.method)
+    compile_lightly()
     from pcbf_core.config import config_from
     from pcbf_experiments.calibration import CalibrationSettings, make_record, metadata
 

@@ -44,6 +44,16 @@ def repeat_to_the_bit() -> None:
     os.environ["XLA_FLAGS"] = " ".join([said, *flags]).strip()
 
 
+def compile_lightly() -> None:
+    """Have XLA leave out the later passes of its compiler, for programs that run no longer than they compile.
+
+    Called by commands of small networks before JAX is imported; a level that the user has set stays.
+    """
+    said = os.environ.get("XLA_FLAGS", "")
+    if "xla_backend_optimization_level" not in said and "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
+        os.environ["XLA_FLAGS"] = f"{said} --xla_backend_optimization_level=1".strip()
+
+
 def guarded(body: Callable[[], int]) -> int:
     """Run a command; what a user can mend is told in a line, not in a traceback."""
     keep_compiled_programs()

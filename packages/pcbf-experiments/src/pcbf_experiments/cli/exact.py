@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pcbf_experiments.cli import recording
+from pcbf_experiments.cli.common import compile_lightly
 from pcbf_records.exact import MDPS, MEAN, collect_exact, load_exact_record, save_exact_record
 from pcbf_records.layout import EXACT_OPTIMA, EXACT_RESULTS, exact_files
 from pcbf_records.progress import ProgressFile
@@ -35,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(mdp: str, method: str, chosen: Mapping[str, Any], output: Path, progress_file: Path | None) -> None:
     """Train, judge and record one method on one process; `chosen` are the settings that differ from the defaults."""
+    compile_lightly()
     from pcbf_core.config import config_from
     from pcbf_experiments.exact import ExactSettings, make_record, metadata
     from pcbf_experiments.plugins import load_plugins

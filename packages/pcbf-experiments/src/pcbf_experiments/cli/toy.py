@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pcbf_experiments.cli import recording
+from pcbf_experiments.cli.common import compile_lightly
 from pcbf_records.layout import TOY_LOSS_STD, TOY_TUNING_W1, TOY_W1
 from pcbf_records.progress import ProgressFile
 from pcbf_records.toy import PROCESSES, TOY_METHODS, collect_toys, num_learners, save_toy_record
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(process: str, method: str, chosen: Mapping[str, Any], output: Path, progress_file: Path | None) -> None:
     """Train and record one method on one process; `chosen` are the settings that differ from the defaults."""
+    compile_lightly()
     from pcbf_core.config import check_choice, config_from
     from pcbf_core.mrp import MRPS
     from pcbf_experiments.toy import ToySettings, make_record, metadata
