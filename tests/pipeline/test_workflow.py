@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from numpy._core._multiarray_umath import __cpu_features__
 
 from pcbf_analysis import artefacts
 from pcbf_experiments.campaign.compare import MACHINE_DEPENDENT
@@ -192,6 +193,17 @@ def test_what_was_restored_is_not_trained_again_where_its_data_are_not(checkout,
         receipt.unlink()
     wanted = {"make_data": 1, "train": 1, "evaluate": 1, "runs": 1}
     assert plan(checkout, "runs", "--config", "scale=smoke") == wanted
+
+
+@pytest.mark.slow
+def test_data_are_made_with_the_kernels_that_made_the_published_ones(checkout, run_module):
+    episodes = layout.calibration_data(
+        "hopper", **calibration_source(load_scale(REPOSITORY / "config/scales/smoke.yaml"), "hopper")
+    )
+    told = run_module(checkout, "snakemake", "data", episodes, *config_of("smoke"), "--dry-run").stdout
+    for command in ("pcbf-data make-local", "pcbf-calibrate data"):
+        (line,) = (line for line in told.splitlines() if command in line)
+        assert ("OPENBLAS_CORETYPE=SkylakeX" in line.partition(command)[0]) == __cpu_features__["AVX512_SKX"]
 
 
 @pytest.mark.slow
