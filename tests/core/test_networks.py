@@ -93,6 +93,7 @@ def test_one_discrete_state_is_enough():
 def test_blocks_give_every_row_what_it_had(num_rows, monkeypatch):
     """Also where blocks do not divide the rows, and for arrays that lack axes of the others."""
     monkeypatch.setattr(networks, "BLOCK_BYTES", num_rows * 4 * 3)
+    monkeypatch.setattr(networks, "BLOCK_ROWS", 1)
     keys = jax.random.split(jax.random.key(0), 4)
     context, own, common = (
         jax.random.normal(key, shape) for key, shape in zip(keys, [(7, 1, 3), (7, 2, 3), (3,)], strict=False)

@@ -41,6 +41,7 @@ def batch(size: int = 9) -> Transition:
 @pytest.mark.parametrize("method", sorted(set(METHODS) - {"random"}))
 def test_update_equals_its_plain_form(method, monkeypatch):
     monkeypatch.setattr(networks, "BLOCK_BYTES", 3 * 8 * 4)  # blocks of three rows
+    monkeypatch.setattr(networks, "BLOCK_ROWS", 1)
     names = {name for name in TINY if name in METHODS[method].config.__dataclass_fields__}
     agent = make_agent(
         method, SPEC, {name: TINY[name] for name in names - ({"num_candidates"} if method == "bc" else set())}

@@ -171,7 +171,8 @@ class VelocityField(nn.Module):
         return self(jnp.zeros(()), jnp.zeros(context.shape[:-1]), context)
 
 
-BLOCK_BYTES = 2**19
+BLOCK_BYTES = 2**19  # of a hidden layer that stays in the caches of a core
+BLOCK_ROWS = 1024  # at least so many in a block: a product of fewer spends its time on reading the kernel
 
 
 def without_unit_axes(apply: Callable[..., Array], params: PyTree, context: Array, *inputs: Array) -> Array:
@@ -191,12 +192,13 @@ def in_blocks(apply: Callable[..., Array], params: PyTree, context: Array, *inpu
     """`apply(params, context, *inputs)`, lowered for a CPU a few rows at a time: hidden layers stay in its caches.
 
     All arrays are (*leading, features) and their leading axes broadcast; so is the output, and a row of it depends on
-    that row of the arrays only. A block has about `BLOCK_BYTES` per hidden layer as wide as `context`. Not for what
-    is differentiated: adding up the blocks' gradients costs more than caches save.
+    that row of the arrays only. A block has about `BLOCK_BYTES` per hidden layer as wide as `context`, or
+    `BLOCK_ROWS` rows if that is more. Not for what is differentiated: adding up the blocks' gradients costs more than
+    caches save.
     """
     arrays = (context, *inputs)
     leading = jnp.broadcast_shapes(*(array.shape[:-1] for array in arrays))
-    num_rows, most_rows = math.prod(leading), max(BLOCK_BYTES // (4 * context.shape[-1]), 1)
+    num_rows, most_rows = math.prod(leading), max(BLOCK_BYTES // (4 * context.shape[-1]), BLOCK_ROWS)
     if num_rows <= 2 * most_rows or leading[0] == 1:
         return apply(params, *arrays)
 
