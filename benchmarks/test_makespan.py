@@ -34,8 +34,8 @@ BIN = Path(sys.executable).parent
 SCALE = "smoke"
 EVALUATION = {"num_episodes": 6, "num_slots": 3, "episode_limit": 100, "success_timing": "pre"}
 CONTROL: dict[str, Any] = {
-    "methods": ["pcbf", "value_flows"],
-    "num_seeds": 2,
+    "methods": ["pcbf"],
+    "num_seeds": 3,
     "seeds_per_job": 1,
     "gpus_per_job": 1,
     "method_settings": {"default": {"hidden_sizes": [64, 64], "num_candidates": 8}},

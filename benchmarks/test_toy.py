@@ -1,4 +1,4 @@
-"""Toy training: a learner's share of the compiled laptop grid against the paper's setting, driven from Python.
+"""Toy training: a learner of the compiled laptop grid against the paper's setting, driven from Python.
 
 Both runs have 10 000 steps; their W1 is in results/published/laptop/toy/w1.csv (ours) and data/paper/toy_w1.csv (the
 paper's, from that setting). Times are of 50 and 10 steps, multiplied up: all steps cost the same.
@@ -51,7 +51,7 @@ def plain_seconds(env: str, method: str, num_steps: int = 10) -> float:
 
 
 def grid_seconds(env: str, method: str, num_steps: int = 50) -> float:
-    """Seconds of a learner's share of a whole compiled grid, in the laptop setting; `num_steps` are timed."""
+    """Seconds of a learner of a whole grid, one after the other, in the laptop setting; `num_steps` are timed."""
     settings, process = settings_of("laptop", env, method), MRPS[env]
     (critic,), name = make_critics(process, method, settings), ENTRIES[method].coefficient
     weights = jnp.tile(jnp.asarray(settings.coefficients), settings.num_seeds)
@@ -61,7 +61,8 @@ def grid_seconds(env: str, method: str, num_steps: int = 50) -> float:
 
     def run() -> Any:
         states = jax.tree.map(jnp.copy, fresh.replace(coefficients={**fresh.coefficients, name: weights}))
-        return train_chunk(critic, states, source, keys, num_steps=num_steps, batch_size=settings.batch_size)
+        sizes: dict[str, Any] = {"num_steps": num_steps, "batch_size": settings.batch_size, "across": "map"}
+        return train_chunk(critic, states, source, keys, **sizes)
 
     return best_seconds(run, repeats=2) / num_steps * settings.num_steps / len(weights)
 

@@ -12,6 +12,7 @@ from functools import cache, partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import pytest
 from jax import Array
 from plain import plain_forms
@@ -44,13 +45,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 # Steps in one call of the compiled loop; of the amortised forms `action_reuse` steps are timed.
 NUM_STEPS = {"4x512": 1, "3x128": 8}
 LIGHT = ("iql", "fql", "pcbf, a' = batch action", "bc")
+KEYS = jax.random.split(jax.random.key(0), 1)
 PLAIN_SECONDS: dict[tuple[str, str], float] = {}
 
 
 def fast_steps(agent: Agent, num_steps: int) -> Callable[[], Any]:
     """`num_steps` of the compiled loop, every call after the one before; it is compiled here, by a call of one step."""
-    keys = jax.random.split(jax.random.key(0), 1)
-    states = init_many(agent, keys)
+    keys, states = KEYS, jax.tree.map(jnp.copy, initial(agent))  # a call consumes them
     settings: dict[str, Any] = {"num_steps": num_steps, "batch_size": BATCH_SIZE, "across": "map"}
 
     def run(count: int = num_steps) -> Any:
@@ -91,9 +92,15 @@ def amortised_steps(agent: PreparingLearner) -> Callable[[], Any]:
     return run
 
 
+@cache
+def initial(agent: Learner) -> LearnerState:
+    """The states in which training begins, of one learner."""
+    return init_many(agent, KEYS)
+
+
 def first_state(agent: Learner) -> LearnerState:
     """The state in which training begins."""
-    return jax.tree.map(lambda leaf: leaf[0], init_many(agent, jax.random.split(jax.random.key(0), 1)))
+    return jax.tree.map(lambda leaf: leaf[0], initial(agent))
 
 
 def update_flops(agent: Agent) -> float:
