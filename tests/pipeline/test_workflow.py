@@ -343,8 +343,11 @@ class TestSmoke:
         assert done.returncode == 0
         assert "nothing to do" in done.stdout
 
-    def test_touching_code_or_notes_makes_nothing_again(self, smoke_copy, plan):
+    def test_touching_code_or_notes_or_how_a_rule_calls_its_command_makes_nothing_again(self, smoke_copy, plan):
         (smoke_copy / "NOTES.md").write_text("a note\n", encoding="utf-8")
+        for rules in (smoke_copy / "rules/data.smk", smoke_copy / "rules/toy.smk"):
+            commands = rules.read_text(encoding="utf-8")
+            rules.write_text(commands.replace("JAX_PLATFORMS=cpu", "JAX_PLATFORMS=cpu TZ=UTC"), encoding="utf-8")
         for path in (smoke_copy / "packages").rglob("*.py"):
             path.touch()
         assert plan(smoke_copy, *config_of("smoke")) == {}
