@@ -388,6 +388,17 @@ def test_what_seeds_allow_is_two_combined_standard_errors_and_a_floor(tmp_path):
     assert cell.excess == pytest.approx(0.1 / 0.33660, rel=1e-4)
 
 
+def test_learning_rates_are_compared_as_the_chosen_ones_and_weights_one_by_one(tmp_path):
+    """Which of two equally good rates a tuning seed chooses is rounding."""
+    for folder, coefficient in (("ours", 0.01), ("published", 0.003)):
+        rows = [f"solitaire,0,{method},{coefficient},0,0.1" for method in ("iqn", "pcbf")]
+        (tmp_path / folder / "toy").mkdir(parents=True)
+        text = "\n".join([",".join(W1_COLUMNS), *rows]) + "\n"
+        (tmp_path / folder / layout.TOY_W1).write_text(text, encoding="utf-8")
+    (cell,) = seed_cells(tmp_path / "ours", tmp_path / "published", layout.TOY_W1, "w1")
+    assert cell.where == {"env": "solitaire", "state": 0, "method": "iqn", "coefficient": "chosen"}
+
+
 def test_a_few_cells_outside_are_chance_many_are_not():
     def cells(num_inside: int, num_outside: int) -> list[Cell]:
         inside, outside = Cell("w1", {}, 1.0, 1.05, 0.1, 0.125), Cell("w1", {}, 1.0, 1.5, 0.1, 0.125)

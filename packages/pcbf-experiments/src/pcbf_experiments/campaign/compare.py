@@ -20,6 +20,7 @@ from pcbf_records.commands import Parser
 from pcbf_records.files import open_npz, write_text
 from pcbf_records.layout import MANIFEST
 from pcbf_records.runs import OWN_HASH
+from pcbf_records.toy import TUNED_FIRST
 
 Verdict = Literal["identical", "agrees", "differs"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)  # from best to worst
@@ -110,7 +111,15 @@ def seed_cells(ours: Path, published: Path, name: str, quantity: str) -> list[Ce
     """One cell per row group (all columns but seed and the quantity) that both folders have."""
     if not (ours / name).is_file() or not (published / name).is_file():
         return []
-    return _cells([pd.read_csv(folder / name) for folder in (ours, published)], quantity)
+    return _cells([_by_chosen_rate(pd.read_csv(folder / name)) for folder in (ours, published)], quantity)
+
+
+def _by_chosen_rate(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of toys with learning rates as what they are, the chosen ones: where two are as good, rounding chooses."""
+    if "coefficient" not in rows:
+        return rows
+    is_chosen = rows["method"].isin(TUNED_FIRST)
+    return rows.assign(coefficient=rows["coefficient"].astype(object).where(~is_chosen, "chosen"))
 
 
 def run_cells(ours: Path, published: Path) -> dict[str, list[Cell]]:
