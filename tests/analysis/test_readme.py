@@ -19,7 +19,7 @@ from pcbf_records.runs import final_score, load_evaluations, load_run
 
 from .run_fixtures import REPOSITORY as ROOT
 
-PUBLISHED = ROOT / layout.published_folder("laptop")
+PUBLISHED, DESK = (ROOT / layout.published_folder(scale) for scale in ("laptop", "desk"))
 README, DETAILS = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/results.md"))
 CRPS = next(question for question in overview.QUESTIONS if question.name == "law_simulators")
 SCORE = next(question for question in overview.QUESTIONS if question.name == "score")
@@ -34,11 +34,11 @@ CONTEST_ROW = re.compile(
 )
 
 
-@pytest.mark.parametrize("text", [README, DETAILS], ids=["README", "results"])
-def test_the_contest_is_shown_whole_and_as_it_is(text):
+@pytest.mark.parametrize(("text", "folder"), [(README, DESK), (DETAILS, PUBLISHED)], ids=["README", "results"])
+def test_the_contest_is_shown_whole_and_as_it_is(text, folder):
     """W1 in units of the law's std; bold is what is nearer to the law than every other, by paired intervals."""
-    table = pd.read_csv(PUBLISHED / layout.table("toy_contest", "csv")).set_index(["env", "method"])["w1"]
-    paired = pd.read_csv(PUBLISHED / layout.table("toy_paired", "csv"))
+    table = pd.read_csv(folder / layout.table("toy_contest", "csv")).set_index(["env", "method"])["w1"]
+    paired = pd.read_csv(folder / layout.table("toy_paired", "csv"))
     labels = {style.label: name for name, style in PROCESSES.items()}
     rows = CONTEST_ROW.findall(text)
     assert [labels[row[0]] for row in rows] == list(PROCESSES)
@@ -49,6 +49,30 @@ def test_the_contest_is_shown_whole_and_as_it_is(text):
         against = paired[(paired["env"] == process) & paired["method"].isin(CONTESTANTS)]
         wins = [bool((against["decides"] == "flow path").all()), *[False] * 5]
         assert [number.startswith("**") for number in numbers] == wins
+
+
+def test_ten_seeds_say_of_the_flow_path_what_is_told_of_it():
+    """README and docs/results.md: where it is ahead, where behind, and by how much of the law's std."""
+    paired = pd.read_csv(DESK / layout.table("toy_paired", "csv")).query("method in @CONTESTANTS")
+    assert set(paired["num_seeds"]) == {10}
+    losses = {(row.env, row.method) for row in paired.itertuples() if row.decides == row.method}
+    atoms = {(process, "c51") for process in ("solitaire", "chain")}
+    assert losses == {*atoms, ("normal", "pcbf"), ("normal", "value_flows"), ("bernoulli", "flow_iqn")}
+    assert paired.set_index(["env", "method"]).loc[("chain", "pcbf"), "decides"] == "flow path"
+    w1 = pd.read_csv(DESK / layout.table("toy_contest", "csv")).set_index(["env", "method"])["w1"]
+
+    def behind(process: str, method: str) -> float:
+        return w1[process, "pcbf_flow"] - w1[process, method]
+
+    assert f"on normal rewards alone, by {behind('normal', 'pcbf'):.3f} of their deviation" in " ".join(README.split())
+    by = f"by {behind('normal', 'pcbf'):.4f} and {behind('normal', 'value_flows'):.4f} of their deviation"
+    assert f"{by}, on Bernoulli behind FlowIQN by {behind('bernoulli', 'flow_iqn'):.4f}" in DETAILS_IN_LINE
+    assert f"on the chain it is {-behind('chain', 'pcbf'):.4f} ahead of the paper's path" in DETAILS_IN_LINE
+    laws = next(question for question in overview.QUESTIONS if question.name == "law_processes")
+    scores = overview.averaged(laws.ask(Results(DESK, ROOT)))
+    assert overview.standing(laws, scores) == ("pcbf_flow", [])
+    told = str(overview.estimates(laws, scores)["pcbf_flow"]).strip("*")
+    assert f"over the five processes is {told}, ahead of every other method" in DETAILS_IN_LINE
 
 
 def test_the_papers_path_is_biased_as_it_would_be_with_infinite_data():
@@ -153,9 +177,6 @@ def test_control_suite_is_shown_whole_and_as_it_is():
             [row["over_bc"], row["over_bc_low"], row["over_bc_high"]], abs=0.051, nan_ok=True
         )
         assert decided == {True: "yes", False: "no"}.get(row["is_above_bc"], "")
-
-
-DESK = ROOT / layout.published_folder("desk")
 
 
 def test_what_is_done_of_the_desk_scale_is_shown_whole_and_as_it_is():
