@@ -19,7 +19,7 @@ from pcbf_records import layout
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PUBLISHED = ROOT / layout.published_folder("laptop")
+DESK = ROOT / layout.published_folder("desk")
 PUBLIC = (
     "pcbf_core",
     "pcbf_core.mrp",
@@ -106,8 +106,8 @@ def test_a_dead_link_is_told(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_choosing_a_critic_says_what_the_tables_say():
-    contest = pd.read_csv(PUBLISHED / layout.table("toy_contest", "csv")).set_index(["env", "method"])["w1"].to_dict()
-    exact = pd.read_csv(PUBLISHED / layout.table("exact_control", "csv")).set_index(["mdp", "method"])
+    contest = pd.read_csv(DESK / layout.table("toy_contest", "csv")).set_index(["env", "method"])["w1"].to_dict()
+    exact = pd.read_csv(DESK / layout.table("exact_control", "csv")).set_index(["mdp", "method"])
     regret, gain = exact["regret"].to_dict(), exact["gain"].to_dict()
     width = (exact["gain_high"] - exact["gain_low"]).to_dict()
 
@@ -127,10 +127,10 @@ def test_choosing_a_critic_says_what_the_tables_say():
     for mdp in ("cliff", "gamble"):
         best = min(regret[mdp, method] for method in ("fql", "floq", "codac"))
         assert best > max(regret[mdp, method] for method in (*searching, "iql"))
-    overview = pd.read_csv(PUBLISHED / layout.table("overview", "csv")).set_index("method")
+    overview = pd.read_csv(DESK / layout.table("overview", "csv")).set_index("method")
     law = overview[overview["measure"] == "law_processes"]["mean"].to_dict()
     assert min(law, key=law.__getitem__) == "pcbf_flow"
-    crps = pd.read_csv(PUBLISHED / layout.table("calibration", "csv")).set_index("method")
+    crps = pd.read_csv(DESK / layout.table("calibration", "csv")).set_index("method")
     for _, rows in crps.drop(index=["monte_carlo", "marginal"]).groupby("dataset"):
         of_dataset = rows["crps"].to_dict()
         assert min(of_dataset, key=of_dataset.__getitem__) == "c51"
