@@ -69,6 +69,9 @@ def best_seconds(
     return min(times)
 
 
+LEAST_ROUNDS = 3
+
+
 def best_of_each(
     work: Mapping[str, Callable[[], Any]],
     *,
@@ -78,13 +81,14 @@ def best_of_each(
 ) -> dict[str, float]:
     """The shortest time of each work, done in turn so that a busy minute of the machine hits all of them.
 
-    No round begins after `most_seconds`. `time.process_time` as `clock` counts the time of cores, not of the wall: that
-    of a process with one thread, whoever else is on the machine.
+    There are three rounds at least, as the first of long work are slow; after them none begins after `most_seconds`.
+    `time.process_time` as `clock` counts the time of cores, not of the wall: that of a process with one thread, whoever
+    else is on the machine.
     """
     best = dict.fromkeys(work, math.inf)
     begin = time.perf_counter()
     for index in range(rounds):
-        if index and time.perf_counter() - begin > most_seconds:
+        if index >= LEAST_ROUNDS and time.perf_counter() - begin > most_seconds:
             break
         for name, each in work.items():
             best[name] = min(best[name], best_seconds(each, repeats=1, warm=False, clock=clock))
