@@ -59,7 +59,7 @@ def test_ten_seeds_say_of_the_flow_path_what_is_told_of_it():
     atoms = {(process, "c51") for process in ("solitaire", "chain")}
     assert losses == {*atoms, ("normal", "pcbf"), ("normal", "value_flows"), ("bernoulli", "flow_iqn")}
     assert paired.set_index(["env", "method"]).loc[("chain", "pcbf"), "decides"] == "flow path"
-    w1 = pd.read_csv(DESK / layout.table("toy_contest", "csv")).set_index(["env", "method"])["w1"]
+    w1 = pd.read_csv(DESK / layout.table("toy_contest", "csv")).set_index(["env", "method"])["w1"].to_dict()
 
     def behind(process: str, method: str) -> float:
         return w1[process, "pcbf_flow"] - w1[process, method]
@@ -217,7 +217,7 @@ def test_on_the_cube_lambda_makes_no_difference():
     rows = pd.read_csv(DESK / layout.table("setting_effects", "csv")).query("setting == 'control_weight'")
     assert len(rows) == 5 and set(rows["value"]) == {0}
     assert f"at λ = 0 the mean is {rows['mean'].mean():.1f}" in DETAILS_IN_LINE
-    assert ((rows["difference_low"] < 0) & (rows["difference_high"] > 0)).all()
+    assert all(low < 0 < high for low, high in zip(rows["difference_low"], rows["difference_high"], strict=True))
 
 
 def evaluations_of(folder: Path) -> dict[tuple[str, ...], str]:
