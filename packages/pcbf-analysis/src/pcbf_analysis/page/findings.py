@@ -93,7 +93,8 @@ def no_tuning(results: Results, decisions: Decisions) -> Card | None:
     )
     text = (
         f"On the paper’s path λ > 0 is biased even with infinite data (lines); on Bernoulli W1 grows {grown:.0f}-fold. "
-        "On the flow path no λ is biased, and λ = 1 is nowhere behind a tuned λ, on five processes."
+        "On the flow path no λ is biased, and λ = 1 is nowhere behind a tuned λ by a hundredth of the law's deviation, "
+        "on five processes."
     )
     return Card("λ needs no tuning.", text, chart.svg(), ("flow-path-needs-no-tuning", "population-bias"))
 
