@@ -17,7 +17,7 @@ rule calibration_data:
         version=EPISODES_VERSION,
         folder=lambda w: layout.local_data(w.episodes, w.length, w.seed),
     shell:
-        "{SAME_PRODUCTS} JAX_PLATFORMS=cpu pcbf-calibrate data {wildcards.source} --episodes {wildcards.episodes}"
+        "JAX_PLATFORMS=cpu pcbf-calibrate data {wildcards.source} --episodes {wildcards.episodes}"
         " --length {wildcards.length} --seed {wildcards.seed} --data-dir {params.folder:q} --output {output:q}"
         " > {log:q} 2>&1"
 

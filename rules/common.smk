@@ -24,6 +24,7 @@ from pcbf_experiments.campaign.scheduler import (
     clear_receipt,
     clear_stale_locks,
     command_line,
+    name_kernels,
     stale_receipts,
     target_faults,
 )
@@ -88,11 +89,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 if SCALE == "smoke":
     os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
-# What makes data names the kernels that NumPy multiplies by, where this machine can run them: OpenBLAS would choose by the
-# maker of the CPU, and simulated data of the same seed would differ in their last digits. (Asked on the node of each job.)
-CPU = Path("/proc/cpuinfo")
-NEEDED = {f"avx512{part}" for part in ("f", "cd", "bw", "dq", "vl")}
-SAME_PRODUCTS = "OPENBLAS_CORETYPE=SkylakeX" if CPU.exists() and NEEDED <= set(CPU.read_text().split()) else ""
+name_kernels(os.environ)
 
 # The runs of the first figures (residual, then flow maps) start first.
 FIRST_RUNS = [("solitaire", "pcbf"), ("solitaire", "pcbf-independent"), ("bernoulli", "pcbf"), ("chain", "pcbf")]

@@ -25,7 +25,7 @@ rule make_data:
     params:
         folder="data/local/episodes{episodes}-length{length}-seed{seed}",
     shell:
-        "({SAME_PRODUCTS} JAX_PLATFORMS=cpu pcbf-data make-local {wildcards.dataset:q} --episodes {wildcards.episodes}"
+        "(JAX_PLATFORMS=cpu pcbf-data make-local {wildcards.dataset:q} --episodes {wildcards.episodes}"
         " --length {wildcards.length} --seed {wildcards.seed} --workers {threads} --overwrite"
         " --data-dir {params.folder:q}"
         " && JAX_PLATFORMS=cpu pcbf-data verify {wildcards.dataset:q} --data-dir {params.folder:q} > {output:q})"

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from numpy._core._multiarray_umath import __cpu_features__
 
 from pcbf_analysis import artefacts
 from pcbf_experiments.campaign.compare import MACHINE_DEPENDENT
 from pcbf_experiments.campaign.manifest import faults, read_manifest, record_names
 from pcbf_experiments.campaign.plan import ablation_jobs, control_jobs, load_plan, train_job, tuning_jobs
 from pcbf_experiments.campaign.publish import publish_finished, restore
+from pcbf_experiments.campaign.scheduler import KERNELS, name_kernels
 from pcbf_experiments.campaign.settings import (
     SCALES,
     calibration_pairs,
@@ -195,15 +195,25 @@ def test_what_was_restored_is_not_trained_again_where_its_data_are_not(checkout,
     assert plan(checkout, "runs", "--config", "scale=smoke") == wanted
 
 
-@pytest.mark.slow
-def test_data_are_made_with_the_kernels_that_made_the_published_ones(checkout, run_module):
-    episodes = layout.calibration_data(
-        "hopper", **calibration_source(load_scale(REPOSITORY / "config/scales/smoke.yaml"), "hopper")
-    )
-    told = run_module(checkout, "snakemake", "data", episodes, *config_of("smoke"), "--dry-run").stdout
-    for command in ("pcbf-data make-local", "pcbf-calibrate data"):
-        (line,) = (line for line in told.splitlines() if command in line)
-        assert ("OPENBLAS_CORETYPE=SkylakeX" in line.partition(command)[0]) == __cpu_features__["AVX512_SKX"]
+@pytest.mark.parametrize(
+    ("flags", "given", "wanted"),
+    [
+        ("avx2 avx512f avx512cd avx512bw avx512dq avx512vl", {}, {"OPENBLAS_CORETYPE": KERNELS}),
+        (
+            "avx2 avx512f avx512cd avx512bw avx512dq avx512vl",
+            {"OPENBLAS_CORETYPE": "Zen"},
+            {"OPENBLAS_CORETYPE": "Zen"},
+        ),
+        ("avx2 avx512f", {}, {}),
+        ("avx2", {"OPENBLAS_CORETYPE": KERNELS}, {}),
+    ],
+    ids=["able", "told otherwise", "not able", "of a scheduler that was able"],
+)
+def test_jobs_multiply_by_the_kernels_that_made_the_published_data(tmp_path, flags, given, wanted):
+    cpu, environment = tmp_path / "cpuinfo", dict(given)
+    cpu.write_text(f"flags\t\t: fpu {flags}\n", encoding="utf-8")
+    name_kernels(environment, cpu)
+    assert environment == wanted
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What is put right before jobs are planned: locks of a killed scheduler, and receipts whose records are gone.
+"""What is put right before jobs are planned: locks of a killed scheduler, receipts whose records are gone, kernels.
 
 Snakemake's own locks are plain files: after SIGKILL or a power cut they stay, and the same command is refused until
 somebody runs `--unlock`. So every scheduler also holds a lock that the kernel frees when it ends. Whoever can have that
@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -108,3 +108,19 @@ def target_faults(targets: Iterable[str], rules: Sequence[str], artefacts: Seque
             f"{min(artefacts, key=lambda path: '/figures/' not in path)}"
         )
     return faults
+
+
+KERNELS = "SkylakeX"  # of the machines that made the published data
+
+
+def name_kernels(environment: MutableMapping[str, str], cpu: Path = Path("/proc/cpuinfo")) -> None:
+    """Have what `environment` is for multiply by the same kernels in NumPy wherever this machine can run them.
+
+    OpenBLAS would choose by the maker of the CPU, and simulated data of one seed would differ in their last digits.
+    What the user has set stays. Asked on each node: a job may come to one that cannot run what its scheduler can.
+    """
+    needed = {f"avx512{part}" for part in ("f", "cd", "bw", "dq", "vl")}
+    if cpu.exists() and needed <= set(cpu.read_text(encoding="utf-8").split()):
+        environment.setdefault("OPENBLAS_CORETYPE", KERNELS)
+    elif environment.get("OPENBLAS_CORETYPE") == KERNELS:
+        del environment["OPENBLAS_CORETYPE"]
