@@ -16,7 +16,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
 os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 os.environ["MPLBACKEND"] = "agg"
-# What tests start shares its compiled programs: each is made once per run of pytest, not once per process.
+# All processes of a run of pytest share their compiled programs, those that tests start included: each is made once.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     compiled = tempfile.TemporaryDirectory(prefix="pcbf-compiled-", ignore_cleanup_errors=True)
     os.environ["JAX_COMPILATION_CACHE_DIR"] = compiled.name
@@ -37,7 +37,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("repeatable")
 
-jax.config.update("jax_enable_compilation_cache", False)  # here few programs are made twice: writing them does not pay
+gc.set_threshold(100_000, 20, 50)  # tracing makes objects by the million and few cycles: looking for them takes a tenth
 
 # From here on every function of pcbf_core is called with what its annotations say, shapes included.
 install_import_hook("pcbf_core", "checked_types.checked")

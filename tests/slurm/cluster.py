@@ -82,7 +82,7 @@ def configuration(folder: Path, cpus: int, gpus: int) -> str:
         "ClusterName": "pcbf",
         "SlurmctldHost": f"{host}(127.0.0.1)",
         "SlurmUser": "root",
-        "AuthInfo": f"socket={folder}/munge.sock,cred_expire=30",  # a requeued job waits as long; 120 s by default
+        "AuthInfo": f"socket={folder}/munge.sock,cred_expire=15",  # a requeued job waits as long; 120 s by default
         "MessageTimeout": 60,  # daemons of a loaded machine answer late; 10 s by default
         "UnkillableStepTimeout": 300,  # at least five times as much
         "StateSaveLocation": folder / "state",

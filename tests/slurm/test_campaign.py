@@ -22,8 +22,9 @@ RESULTS = Path(layout.scale_folder("smoke"))
 TABLES = ("aggregated", "control_suite", "fullogbench_comparison")  # those of the scores; others show times
 TARGETS = ["runs", *(f"{RESULTS}/{layout.table(label, 'csv')}" for label in TABLES)]
 
-# Python runs this before everything else: the first run of PCBF on the cluster that has made a checkpoint half-way says
-# so and waits for the signal by which Slurm ends it; the handler is that of pcbf-train.
+# Python runs this before everything else. The first run of PCBF on the cluster that has made a checkpoint half-way says
+# so and waits for the signal by which Slurm ends it; the handler is that of pcbf-train. Snakemake asks after its jobs
+# every two seconds; its plugin would wait ten seconds longer each time, for the sake of clusters that others use.
 START = """
 import os, sys
 if "SLURM_JOB_ID" in os.environ and sys.orig_argv[1:] and os.path.basename(sys.orig_argv[1]) == "pcbf-train":
@@ -44,6 +45,10 @@ if "SLURM_JOB_ID" in os.environ and sys.orig_argv[1:] and os.path.basename(sys.o
             signal.pause()
 
     loop.save_checkpoint = save_and_wait
+elif sys.orig_argv[1:3] == ["-m", "snakemake"]:
+    from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
+
+    RemoteExecutor.next_seconds_between_status_checks = property(lambda self: 2, lambda self, seconds: None)
 """
 
 
