@@ -13,7 +13,15 @@ from pcbf_core.pcbf import PCBF, PCBFConfig
 from pcbf_core.types import TaskSpec
 from pcbf_experiments import evaluation
 from pcbf_experiments.data.scaling import Scaling
-from pcbf_experiments.evaluation import EvaluationSettings, Evaluator, act_each, episode_seed, play, widest_product
+from pcbf_experiments.evaluation import (
+    EvaluationSettings,
+    Evaluator,
+    episode_seed,
+    play,
+    policy,
+    states_at_once,
+    widest_product,
+)
 from pcbf_experiments.running.snapshot import Snapshot
 from pcbf_experiments.simulators import SimulatorPool, SimulatorSpec, StepResult, StopOnDrop, make_simulator
 from pcbf_experiments.suites import suite_of
@@ -124,18 +132,24 @@ def test_slots_take_the_next_episode_and_every_step_is_counted():
     assert seen[0] == ([0, 1, 2], [0, 0, 0]) and seen[1] == ([0, 1, 3], [1, 1, 0])
 
 
-def test_states_act_in_blocks_as_they_do_together(monkeypatch):
+def test_states_act_a_block_at_a_time_as_they_do_together_on_any_number_of_threads(monkeypatch):
     sizes = {"hidden_sizes": (8, 8), "num_candidates": 3, "num_action_steps": 2}
     agent = PCBF(PCBFConfig(**sizes), TaskSpec(observation_shape=(4,), action_dim=2, return_range=(-10.0, 0.0)))
-    state, keys = jax.jit(agent.init)(jax.random.key(0)), jax.random.split(jax.random.key(1), 6)
-    observation = jax.random.normal(jax.random.key(2), (6, 4))
+    state, key = jax.jit(agent.init)(jax.random.key(0)), jax.random.key(1)
+    observation, episode = np.random.default_rng(0).standard_normal((6, 4), np.float32), np.arange(6)
     one_state = 4 * 8 * 2 * 3 * agent.config.num_return_samples  # bytes of a layer: members, candidates, noises
-    assert widest_product(jax.make_jaxpr(agent.act)(state, observation[0], keys[0]).jaxpr) == one_state
-    together = jax.jit(jax.vmap(agent.act, in_axes=(None, 0, 0)))(state, observation, keys)
-    for num_states in (1, 2.5, 100):
+    assert widest_product(jax.make_jaxpr(agent.act)(state, observation[0], key).jaxpr) == one_state
+    by_size = []
+    for num_states, size in ((100, 6), (2.5, 2), (0.5, 1)):
         monkeypatch.setattr(evaluation, "ACTING_BYTES", int(num_states * one_state))
-        each = jax.jit(lambda *args: act_each(agent, *args))(state, observation, keys)
-        np.testing.assert_allclose(each, together, atol=1e-6)
+        assert states_at_once(agent, state, observation) == size
+        act, actions = policy(agent, state, Scaling(), key), []
+        for num_threads in (1, 2, 4):
+            monkeypatch.setattr(evaluation, "NUM_THREADS", num_threads)
+            actions.append(act(observation, episode, 2 * episode))
+        np.testing.assert_array_equal(actions[1:], actions[:1] * 2)
+        by_size.append(actions[0])
+    np.testing.assert_allclose(by_size[1:], by_size[:1] * 2, atol=1e-6)
 
 
 def test_fewer_episodes_than_slots():

@@ -8,13 +8,14 @@ slots, so the number of worker processes changes the speed and nothing else.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.extend.core import jaxprs_in_params
@@ -118,37 +119,27 @@ def play(pool: SimulatorPool, starts: str, act: Act, num_episodes: int) -> list[
 
 @partial(jax.jit, static_argnames="agent")
 def _act(agent: Agent, state: LearnerState, observation: Array, episode: Array, step: Array, key: Array) -> Array:
-    """Actions (slots, action_dim), each from the key of its episode and step."""
+    """Actions (states, action_dim), each from the key of its episode and step."""
     keys = jax.vmap(lambda e, s: jax.random.fold_in(jax.random.fold_in(key, e), s))(episode, step)
-    return act_each(agent, state, observation, keys)
+    return jax.vmap(agent.act, in_axes=(None, 0, 0))(state, observation, keys)
 
 
-ACTING_BYTES = 2**20
+ACTING_BYTES = 7 * 2**18  # of two critics, which take turns: a layer of one and its kernel fit a cache of 1 MB
 
 
-def act_each(agent: Agent, state: LearnerState, observation: Array, keys: Array) -> Array:
-    """`agent.act` for every state with a key of its own, (states, action_dim).
+def states_at_once(agent: Agent, state: LearnerState, observation: np.ndarray) -> int:
+    """How many of the observations' states act in one call, a divisor of their number.
 
-    Lowered for a CPU a few states at a time, as many as have `ACTING_BYTES` in their widest layer: candidates under
-    many noises make all states together outgrow its caches, one state alone makes poor use of it.
+    On a CPU as many as have `ACTING_BYTES` in their widest layer: candidates under many noises make all states together
+    outgrow its caches, one state alone makes poor use of it. It depends on nothing else, so that actions are the same
+    on any number of cores.
     """
-
-    def at_once(state: LearnerState, observation: Array, keys: Array) -> Array:
-        return jax.vmap(agent.act, in_axes=(None, 0, 0))(state, observation, keys)
-
-    num_states = observation.shape[0]
-    program = jax.make_jaxpr(agent.act)(state, observation[0], keys[0])
-    most = ACTING_BYTES // max(widest_product(program.jaxpr), 1)
-    size = max(n for n in range(1, num_states + 1) if num_states % n == 0 and n <= max(most, 1))
-    if size == num_states:
-        return at_once(state, observation, keys)
-
-    def in_blocks(state: LearnerState, observation: Array, keys: Array) -> Array:
-        blocks = [x.reshape(-1, size, *x.shape[1:]) for x in (observation, keys)]
-        actions = jax.lax.map(lambda block: at_once(state, *block), blocks)
-        return actions.reshape(num_states, *actions.shape[2:])
-
-    return jax.lax.platform_dependent(state, observation, keys, cpu=in_blocks, default=at_once)
+    num_states = len(observation)
+    if jax.default_backend() != "cpu":
+        return num_states
+    program = jax.make_jaxpr(agent.act)(state, observation[0], jax.random.key(0))
+    most = max(ACTING_BYTES // max(widest_product(program.jaxpr), 1), 1)
+    return max(n for n in range(1, num_states + 1) if num_states % n == 0 and n <= most)
 
 
 def widest_product(program: Any) -> int:
@@ -161,12 +152,31 @@ def widest_product(program: Any) -> int:
     return max(found)
 
 
+NUM_THREADS = int(os.environ.get("NPROC") or os.cpu_count() or 1)  # as many as JAX starts for its work on a CPU
+_threads = ThreadPoolExecutor(NUM_THREADS)
+
+
 def policy(agent: Agent, state: LearnerState, scaling: Scaling, key: Array) -> Act:
-    """The learner as a function of what the simulators show."""
+    """The learner as a function of what the simulators show.
+
+    States act a block at a time, see `states_at_once`, and every thread has its share of the blocks: a program of small
+    layers leaves all cores but one half idle.
+    """
+    state = state.replace(opt_state=None)  # a third of all arrays, and each costs time in every call
+    sizes: dict[int, int] = {}  # of blocks, by the number of states
 
     def act(observation: np.ndarray, episode: np.ndarray, step: np.ndarray) -> np.ndarray:
-        seen = jnp.asarray(scaling.observations(observation))
-        return np.asarray(_act(agent, state, seen, jnp.asarray(episode), jnp.asarray(step), key))
+        shown = scaling.observations(observation), episode, step
+        size = sizes.get(len(observation)) or sizes.setdefault(len(observation), states_at_once(agent, state, shown[0]))
+
+        def some(begins: np.ndarray) -> Any:
+            blocks = ([each[begin : begin + size] for each in shown] for begin in begins)
+            return jax.device_get([_act(agent, state, *block, key) for block in blocks])
+
+        begins = np.arange(0, len(observation), size)
+        shares = np.array_split(begins, min(NUM_THREADS, len(begins)))
+        each = map if len(shares) == 1 else _threads.map
+        return np.concatenate([actions for share in each(some, shares) for actions in share])
 
     return act
 
