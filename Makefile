@@ -126,7 +126,7 @@ docs: $(STAMP) ## build the docs site into build/site; warnings are errors
 torture: $(STAMP) ## run a small campaign under kills, full disks and damaged files (SEED=0; half an hour; root for all of them)
 	python tests/faults/torture.py --seed $(SEED)
 
-bench: $(STAMP) ## time what costs, as ratios; writes results/benchmarks (half an hour, wants an idle machine)
+bench: $(STAMP) ## time what costs, as ratios; writes results/benchmarks (a quarter of an hour, wants an idle machine)
 	pytest benchmarks --benchmark-enable --benchmark-only -s --durations=15
 
 clean: ## remove caches and what your own runs made; .venv and what is published stay

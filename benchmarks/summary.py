@@ -83,13 +83,16 @@ def targets(groups: Mapping[str, Rows]) -> Iterator[Target]:
     yield from wait_targets(groups)
 
 
+WHEN = {"one-record": " after a change of one record", "bench-again": " again, its programs compiled"}
+
+
 def wait_targets(groups: Mapping[str, Rows]) -> Iterator[Target]:
     """Of what people wait for, by the clock of this machine."""
     from waits import WAITS
 
     for name, wait in WAITS.items():
-        found, words = row(groups, "waits", work=name), f"`{wait.command.removeprefix('.venv/bin/')}`"
-        words += " after a change of one record" if name == "one-record" else ""
+        found = row(groups, "waits", work=name)
+        words = f"`{wait.command.removeprefix('.venv/bin/')}`{WHEN.get(name, '')}"
         if wait.most_minutes:
             unit, times = ("min", 1) if wait.most_minutes >= 1 else ("s", 60)
             value = found["minutes"] * times if found else None

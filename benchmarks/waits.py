@@ -40,6 +40,7 @@ WAITS = {
     "one-record": Wait(".venv/bin/dvc repro", 20 / 60),
     "quick": Wait("make quick"),
     "bench": Wait("make bench", 10),
+    "bench-again": Wait("make bench", 10),
     "reproduce": Wait("make reproduce", 45, 2),
 }
 
