@@ -2,7 +2,7 @@
 
 The settings are those of config/scales/laptop.yaml, the data as many rows as it makes. `bound` is the speed-up that a
 choice for nothing would have: a' is the batch's own action. `draw_steps` is the cost of a draw of all
-candidates in steps.
+candidates in steps. The first release, of which the target speaks, is timed by its own code, taken from the history.
 
 pytest benchmarks/test_frozen.py --benchmark-enable --benchmark-only -s
 """
@@ -10,12 +10,20 @@ pytest benchmarks/test_frozen.py --benchmark-enable --benchmark-only -s
 from __future__ import annotations
 
 import dataclasses
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import pytest
 import yaml
 from pytest_benchmark.fixture import BenchmarkFixture
 from work import SPEC, best_of_each, dataset
@@ -26,7 +34,8 @@ from pcbf_core.policy import draw_candidates
 from pcbf_core.proposing import takes_proposal
 from pcbf_core.training import init_many, train_chunk
 
-CONTROL = yaml.safe_load((Path(__file__).parent.parent / "config/scales/laptop.yaml").read_text())["control"]
+ROOT = Path(__file__).parent.parent
+CONTROL = yaml.safe_load((ROOT / "config/scales/laptop.yaml").read_text())["control"]
 NUM_ROWS = CONTROL["data"]["episodes"] * CONTROL["data"]["length"]
 NUM_STEPS = CONTROL["method_settings"]["default"]["action_reuse"] ** 2
 KEYS = jax.random.split(jax.random.key(0), 1)
@@ -82,4 +91,33 @@ def test_frozen_proposal(benchmark: BenchmarkFixture, ledger: Any) -> None:
         times_iql=round(step["frozen"] / step["iql"], 2),
         draw_seconds=round(drawn, 2),
         draw_steps=round(drawn / step["frozen"]),
+    )
+
+
+FIRST_RELEASE = "c8633110f70db8a2368034377356b26c23d8a44d"
+
+
+def test_against_the_first_release(benchmark: BenchmarkFixture, ledger: Any, tmp_path: Path) -> None:
+    """Each on a core of its own, by the time of that core; a product's time there makes them comparable."""
+    archive = ["git", "archive", FIRST_RELEASE, "packages", "config", "benchmarks"]
+    found = subprocess.run(archive, cwd=ROOT, capture_output=True, check=False)
+    if found.returncode:
+        pytest.skip("a clone without its history lacks the first release")
+    with tarfile.open(fileobj=io.BytesIO(found.stdout)) as files:
+        files.extractall(tmp_path, filter="data")
+
+    def timed(checkout: list[str]) -> dict[str, float]:
+        command = [sys.executable, str(Path(__file__).with_name("laptop_step.py")), *checkout]
+        environment = {**os.environ, "NPROC": "1", "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        return json.loads(done.stdout.splitlines()[-1])
+
+    with ThreadPoolExecutor(2) as pair:
+        now, first = benchmark.pedantic(lambda: list(pair.map(timed, [[], [str(tmp_path)]])), rounds=1)
+    ledger.add(
+        "first_release",
+        work="PCBF's step, laptop scale, on one core",
+        now_ms=round(now["step_ms"], 2),
+        first_ms=round(first["step_ms"], 2),
+        speedup=round(first["step_ms"] / first["products_ms"] / (now["step_ms"] / now["products_ms"]), 2),
     )
