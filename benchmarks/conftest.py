@@ -18,9 +18,10 @@ def pytest_configure(config: pytest.Config) -> None:
     Not by the environment, which the commands that benchmarks start would inherit: their first start is timed.
     """
     if config.getoption("--benchmark-only"):
-        jax.config.update("jax_compilation_cache_dir", str(ROOT / ".cache" / "jax-bench"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        from work import KEPT_PROGRAMS
+
+        for name, value in KEPT_PROGRAMS.items():
+            jax.config.update(name, value)
 
 
 class Ledger:

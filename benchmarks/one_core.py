@@ -15,7 +15,7 @@ import time
 from test_updates import CASES, fast_steps, plain_steps, update_flops
 from work import agent_of, best_of_each, peak_gflops, product_chain
 
-NUM_STEPS, NUM_PLAIN = 32, 8
+NUM_STEPS, NUM_PLAIN = 16, 4
 
 
 def main(case: str) -> dict[str, float]:

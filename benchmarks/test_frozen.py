@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
-import os
 import subprocess
-import sys
 import tarfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +23,7 @@ import jax.numpy as jnp
 import pytest
 import yaml
 from pytest_benchmark.fixture import BenchmarkFixture
-from work import SPEC, best_of_each, dataset
+from work import SPEC, best_of_each, dataset, on_one_core
 
 from pcbf_baselines.registry import METHODS, make_agent
 from pcbf_core.agent import Agent
@@ -106,14 +103,9 @@ def test_against_the_first_release(benchmark: BenchmarkFixture, ledger: Any, tmp
     with tarfile.open(fileobj=io.BytesIO(found.stdout)) as files:
         files.extractall(tmp_path, filter="data")
 
-    def timed(checkout: list[str]) -> dict[str, float]:
-        command = [sys.executable, str(Path(__file__).with_name("laptop_step.py")), *checkout]
-        environment = {**os.environ, "NPROC": "1", "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-        return json.loads(done.stdout.splitlines()[-1])
-
     with ThreadPoolExecutor(2) as pair:
-        now, first = benchmark.pedantic(lambda: list(pair.map(timed, [[], [str(tmp_path)]])), rounds=1)
+        both = pair.map(lambda checkout: on_one_core("laptop_step.py", *checkout), [[], [str(tmp_path)]])
+        now, first = benchmark.pedantic(lambda: list(both), rounds=1)
     ledger.add(
         "first_release",
         work="PCBF's step, laptop scale, on one core",
