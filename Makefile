@@ -3,7 +3,7 @@
 PYTHON ?= python3
 SCALE ?= laptop
 AGENT ?= pcbf
-WORKERS ?= 2
+WORKERS ?= 3
 SEED ?= 0
 
 VENV := .venv
