@@ -3,7 +3,7 @@
 PYTHON ?= python3
 SCALE ?= laptop
 AGENT ?= pcbf
-WORKERS ?= 3
+WORKERS ?= 2
 SEED ?= 0
 
 VENV := .venv
