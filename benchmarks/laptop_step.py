@@ -23,8 +23,10 @@ NUM_TRANSITIONS = 100_000
 
 def todays() -> Callable[[], Any]:
     """`NUM_STEPS` among candidates of a frozen proposal that were drawn ahead."""
+    from test_frozen import NUM_STEPS as CONFIGURED
     from test_frozen import laptop_agent, steps
 
+    assert CONFIGURED == NUM_STEPS
     return steps(laptop_agent("pcbf", proposal_training="frozen"))
 
 
